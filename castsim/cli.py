@@ -1,0 +1,222 @@
+"""The command line: parse, call one function, print."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from castsim import __version__, show
+from castsim.diagnose import diagnose, rank_cap_loss, summary
+from castsim.errors import CastsimError, OptionError
+from castsim.foreign import ImportOptions, import_run, told_facts
+from castsim.options import budgets_of, choose, option_fields
+from castsim.results import caveats, results
+from castsim.runlog import Run, open_run
+from castsim.sample import sample_run
+from castsim.score import Mode, Plan, prompts_of, score
+from replay import load_policies
+
+MODES: dict[str, Mode] = {"walked": "walked", "per-round": "per_round", "chain-rounds": "chain_rounds"}
+
+RunArgument = Annotated[Path | None, typer.Argument(help="Run folder; the sample run if left out.", show_default=False)]
+DomainOption = Annotated[
+    list[str] | None, typer.Option("--domain", help="Only prompts of this domain; repeatable.", show_default=False)
+]
+JsonOption = Annotated[
+    str | None,
+    typer.Option("--json", metavar="FILE", help="Write JSON there; - prints it and nothing else.", show_default=False),
+]
+
+
+def replay(
+    run: RunArgument = None,
+    policy: Annotated[
+        list[str] | None, typer.Option(help="Policy, comma list, or all; repeatable.", show_default="topN")
+    ] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Option of the policies; repeatable.", show_default=False),
+    ] = None,
+    budgets: Annotated[str, typer.Option(help="Nonroot nodes N of the trees.")] = "15,31,47,63,95,127",
+    mode: Annotated[
+        str | None, typer.Option(help="walked, per-round or chain-rounds.", show_default="walked if the log is dense")
+    ] = None,
+    domain: DomainOption = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")] = 0,
+    json_to: JsonOption = None,
+    csv_to: Annotated[
+        Path | None, typer.Option("--csv", metavar="FILE", help="Write the results as CSV.", show_default=False)
+    ] = None,
+) -> None:
+    """Committed round length R of tree policies on a recorded run, beside the chain.
+
+    \b
+    castsim replay --policy topN
+    castsim replay RUN --policy topN,spine --set rank_cap=4 --budgets 31,63 --json -
+    """
+    opened = open_run(run or sample_run())
+    walked = "walked" if opened.facts.layout == "dense" else "per-round"
+    if (chosen := mode or walked) not in MODES:
+        raise OptionError(f"--mode {chosen}: there are {', '.join(MODES)}")
+    plan = Plan(tuple(choose(policy or ["topN"], setting or [])), budgets_of(budgets), MODES[chosen])
+    names = prompts_of(opened, domain or [])
+    with show.progress("replay") as done:
+        tally = score(opened, plan, _chosen(names, domain), jobs, done)
+    rows = results(opened, plan, tally, names, seed)
+    document = {**_head("replay", opened), "caveats": caveats(opened, plan), "results": rows}
+    show.emit(document, show.replay_tables(rows), caveats(opened, plan), json_to)
+    if csv_to is not None:
+        show.write_text(csv_to, show.csv_of(rows), "--csv")
+
+
+def calibrate(
+    run: RunArgument = None,
+    domain: DomainOption = None,
+    rank_cap: Annotated[int, typer.Option(min=1, help="Ranks that a tree would use.")] = 8,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw as PNG, SVG or PDF.", show_default=False)
+    ] = None,
+    json_to: JsonOption = None,
+) -> None:
+    """How far the drafter's probabilities can be trusted: reliability, rejections, rank cap, mass curve.
+
+    \b
+    castsim calibrate --plot calibration.png
+    """
+    opened = open_run(run or sample_run())
+    if plot is not None and plot.suffix not in (".png", ".svg", ".pdf"):
+        raise OptionError(f"--plot {plot}: name a .png, .svg or .pdf file")
+    rank_cap = min(rank_cap, opened.facts.rank_kept)
+    names = prompts_of(opened, domain or [])
+    with show.progress("calibrate") as done:
+        found = diagnose(opened, _chosen(names, domain), names, rank_cap, done)
+    domains = {name: summary(part, rank_cap) for name, part in found.items()}
+    loss = rank_cap_loss(opened, _chosen(names, domain), names, rank_cap)
+    document = {**_head("calibrate", opened), "rank_cap": rank_cap, "domains": domains, "rank_cap_loss": loss}
+    show.emit(document, show.calibrate_tables(domains, loss), opened.facts.notes, json_to)
+    if plot is not None:
+        from castsim.plots import calibrate_figure
+
+        calibrate_figure(domains, opened.folder.name, plot)
+
+
+def import_log(
+    file: Annotated[Path, typer.Argument(help="Foreign log: .npz, .pt or .jsonl.")],
+    out: Annotated[Path, typer.Option(help="Run folder to make.")],
+    sequences: Annotated[
+        Path | None, typer.Option(help="Prompts and outputs of an .npz.", show_default="STEM_sequences.json")
+    ] = None,
+    eos: Annotated[list[int] | None, typer.Option(help="End-of-sequence id; repeatable.", show_default=False)] = None,
+    domain: Annotated[str, typer.Option(help="Domain, where the log names none.")] = "unknown",
+    per_domain: Annotated[
+        int | None, typer.Option(min=1, help="Keep so many prompts a domain.", show_default=False)
+    ] = None,
+    fact: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="Tell the manifest: target, drafter, dtype, licence, vocab_size; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    json_to: JsonOption = None,
+) -> None:
+    """Make a run folder from another program's log.
+
+    \b
+    castsim import tiny_dense.npz --out logs/tiny --eos 0 --fact vocab_size=4096
+    """
+    options = ImportOptions(sequences, domain, tuple(eos or ()), per_domain, told_facts(fact or []))
+    with show.progress("import") as done:
+        import_run(file, out, options, done)
+    made = open_run(out)
+    grid = show.table(f"{out}", "layout", "prompts", "rounds", "L", "K", "domains")
+    facts = made.facts
+    cells = (
+        made.manifest.prompts,
+        made.manifest.rounds,
+        facts.depth_max,
+        facts.rank_kept,
+        ", ".join(made.manifest.domains),
+    )
+    grid.add_row(facts.layout, *map(str, cells))
+    show.emit(_head("import", made), [grid], facts.notes, json_to)
+
+
+def policies(json_to: JsonOption = None) -> None:
+    """The tree policies and their options.
+
+    \b
+    castsim policies
+    """
+    grid = show.table("Policies", "policy", "what it does", "options")
+    grid.columns[1].justify = "left"
+    grid.columns[1].no_wrap = False
+    listed = []
+    for name, kind in load_policies().items():
+        options = {f.name: f.default for f in option_fields(kind)}
+        what = " ".join((kind.__doc__ or "").split("\n\n")[0].split())
+        listed.append({"policy": name, "what": what, "options": options, "nested": kind.nested})
+        grid.add_row(name, what, ", ".join(f"{k}={v}" for k, v in options.items() if v != ()) or "-")
+    show.emit({"verb": "policies", "version": __version__, "policies": listed}, [grid], [], json_to)
+
+
+def _head(verb: str, run: Run) -> dict[str, Any]:
+    manifest = run.manifest
+    about = {"path": str(run.folder), "digest": manifest.digest, "prompts": manifest.prompts, "rounds": manifest.rounds}
+    return {
+        "verb": verb,
+        "version": __version__,
+        "run": {**about, "domains": manifest.domains, **run.facts.model_dump(mode="json")},
+    }
+
+
+def _chosen(names: Any, domain: list[str] | None) -> list[int] | None:
+    return names["prompt"].to_list() if domain else None
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"castsim {__version__}")
+        raise typer.Exit
+
+
+def _about(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Which candidates of a one-pass drafter to verify, and how many: answered from a recorded run."""
+
+
+def build() -> typer.Typer:
+    """The application; its help lists the policies that are there."""
+    app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
+    app.callback()(_about)
+    app.command(epilog=f"Policies: {', '.join(load_policies())}. Their options: castsim policies.")(replay)
+    app.command()(calibrate)
+    app.command("import")(import_log)
+    app.command()(policies)
+    return app
+
+
+def main() -> None:
+    """Entry point. What the user can put right is one line on stderr and exit code 2."""
+    try:
+        sys.exit(build()(standalone_mode=False))
+    except typer.TyperException as error:
+        text = error.format_message() if hasattr(error, "format_message") else str(error)
+        print(f"castsim: {' '.join(text.split())}; see castsim --help", file=sys.stderr)
+    except CastsimError as error:
+        print(f"castsim: {error}", file=sys.stderr)
+    except (KeyboardInterrupt, typer.Abort):
+        sys.exit(130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone; so be it
+        sys.exit(0)
+    sys.exit(2)

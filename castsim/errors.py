@@ -1,0 +1,37 @@
+"""What a user can put right: one line that says what, where and what to do. The command line exits with 2 on these."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class CastsimError(Exception):
+    """Base of all errors that are about the input, not about castsim."""
+
+
+class OptionError(CastsimError):
+    """A command-line value that no policy or verb can take."""
+
+
+class RunLogError(CastsimError):
+    """A run folder that cannot be relied on.
+
+    Attributes:
+        file: the file at fault.
+        row_group, row: where in a Parquet file, counted from 0; None where the fault is the file's.
+    """
+
+    def __init__(
+        self, file: Path, problem: str, remedy: str, *, row_group: int | None = None, row: int | None = None
+    ) -> None:
+        place = "" if row is None else f", row group {row_group}, row {row}"
+        super().__init__(f"{file}{place}: {problem}; {remedy}")
+        self.file, self.row_group, self.row = file, row_group, row
+
+
+class ForeignError(CastsimError):
+    """A file of another program that cannot be imported."""
+
+    def __init__(self, file: Path, problem: str, remedy: str) -> None:
+        super().__init__(f"{file}: {problem}; {remedy}")
+        self.file = file

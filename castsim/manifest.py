@@ -1,0 +1,105 @@
+"""The manifest of a run folder: facts about the run and a digest of each file. Written last, so its presence means
+that the run is whole."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from castsim.errors import RunLogError
+
+SCHEMA_VERSION = 1
+NAME = "manifest.json"
+REWRITE = "record or import the run again"
+
+
+class Facts(BaseModel):
+    """What whoever writes a run knows about it."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    layout: Literal["dense", "sparse"]  # a row for each position, or only for the logging policy's rounds
+    depth_max: int = Field(ge=1)  # L
+    rank_kept: int = Field(ge=1)  # K
+    normaliser: Literal["full_vocabulary", "kept_ranks"] = "full_vocabulary"  # what logq sums to 1 over
+    logged_by: str | None = None  # a sparse log's policy
+    vocab_size: int | None = Field(default=None, ge=1)
+    eos_ids: tuple[int, ...] = Field(default=(), strict=False)
+    target: str | None = None
+    drafter: str | None = None
+    dtype: str | None = None
+    source: str | None = None  # file name and digest of what was imported
+    licence: str | None = None
+    simulated: bool = False
+    seed: int | None = None
+    notes: tuple[str, ...] = Field(default=(), strict=False)
+
+
+class FileEntry(BaseModel):
+    """One Parquet file of the run. The name's form keeps a hostile manifest inside its folder."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    name: str = Field(pattern=r"^(sequences|rounds)-\d{5}\.parquet$")
+    rows: int = Field(ge=0)
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+
+
+class Manifest(BaseModel):
+    """Everything in manifest.json. `digest` is the SHA-256 of the rest, so that no fact changes unseen."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    format: Literal["castsim-run"] = "castsim-run"
+    schema_version: int = SCHEMA_VERSION
+    castsim_version: str
+    facts: Facts
+    prompts: int = Field(ge=0)
+    rounds: int = Field(ge=0)
+    domains: tuple[str, ...] = Field(strict=False)
+    files: tuple[FileEntry, ...] = Field(strict=False)
+    digest: str = ""
+
+    def sealed(self) -> Manifest:
+        """This manifest with its digest."""
+        body = json.dumps(self.model_dump(mode="json", exclude={"digest"}), sort_keys=True)
+        return self.model_copy(update={"digest": hashlib.sha256(body.encode()).hexdigest()})
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Seal and write, in one step as far as a reader can see."""
+    part = folder / f"{NAME}.part"
+    part.write_text(json.dumps(manifest.sealed().model_dump(mode="json"), indent=1) + "\n")
+    os.replace(part, folder / NAME)
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of a run folder.
+
+    Raises:
+        RunLogError: no such folder, no manifest, or one that is malformed, altered, or of another schema.
+    """
+    file = folder / NAME
+    if not folder.is_dir():
+        raise RunLogError(folder, "is not a folder", "name a run folder, or leave RUN out for the sample run")
+    if not file.is_file():
+        raise RunLogError(folder, f"has no {NAME}, so it is no finished run", "let its recording end, or name another")
+    try:
+        manifest = Manifest.model_validate(json.loads(file.read_text(encoding="utf-8")))
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise RunLogError(file, f"is not JSON ({error})", REWRITE) from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "document"
+        raise RunLogError(file, f"{place}: {first['msg'].lower()}", REWRITE) from error
+    if manifest.schema_version != SCHEMA_VERSION:
+        found = manifest.schema_version
+        raise RunLogError(file, f"has schema version {found}, not {SCHEMA_VERSION}", "read it with its own castsim")
+    if manifest.sealed().digest != manifest.digest:
+        raise RunLogError(file, "was altered after it was written", REWRITE)
+    return manifest

@@ -1,0 +1,120 @@
+"""From a tally to the results that `castsim replay` prints: means with a name, paired intervals, gains."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from castsim.options import Choice
+from castsim.runlog import Run
+from castsim.score import Plan, Tally
+from replay.bootstrap import paired_bootstrap, pooled_mean, prompt_mean
+from replay.policies import Measured
+
+Array = NDArray[np.float64]
+
+
+def results(run: Run, plan: Plan, tally: Tally, domain_of: pl.DataFrame, seed: int) -> list[dict[str, Any]]:
+    """One dict for each policy, budget and domain, and for domain "all": the entries of `results` in the JSON.
+
+    `domain_of` has the columns `prompt` and `domain`. Intervals are paired over the columns of a domain.
+    """
+    names = dict(domain_of.iter_rows())
+    domain = np.array([names[p] for p in tally.prompt.tolist()])
+    rows: list[dict[str, Any]] = []
+    for number, name in enumerate([*sorted(set(domain.tolist())), "all"]):
+        part = np.ones(len(domain), bool) if name == "all" else domain == name
+        rows += _domain_results(run, plan, tally, part, name, np.random.default_rng([seed, number]))
+    return rows
+
+
+def _domain_results(
+    run: Run, plan: Plan, tally: Tally, part: NDArray[np.bool_], domain: str, rng: np.random.Generator
+) -> list[dict[str, Any]]:
+    emitted, rounds = (a[part].astype(np.float64) for a in (tally.committed, tally.rounds))  # (P, C)
+    prompts = len(emitted)
+
+    def statistics(weight: Array) -> Array:
+        """(D, 3 C): mean per prompt, pooled mean, pooled gain over column 0."""
+        pooled = pooled_mean(weight, emitted, rounds)
+        return np.hstack([prompt_mean(weight, emitted, rounds), pooled, pooled / pooled[:, :1] - 1])
+
+    with np.errstate(all="ignore"):  # a domain without rounds has NaN, printed as n/a
+        point = statistics(np.ones((1, prompts)))[0].reshape(3, -1)
+        interval = paired_bootstrap(statistics, prompts, rng=rng).T.reshape(3, -1, 2)
+    return [
+        {
+            "policy": choice.kind.name,
+            "options": _options(choice),
+            "budget": budget,
+            "domain": domain,
+            "mode": "walked" if plan.mode == "walked" else "per_round",
+            "rounds_of": rounds_of(run, plan),
+            "prompts": int((rounds[:, c] > 0).sum()),
+            "rounds": int(rounds[:, c].sum()),
+            "censored": int(tally.censored[part][:, c].sum()),
+            "nodes": _number(tally.nodes[part][:, c].sum() / max(rounds[:, c].sum(), 1)),
+            "committed_pooled": _number(point[1, c]),
+            "committed_per_prompt": _number(point[0, c]),
+            "ci95": _pair(interval[0, c]),
+            "committed_pooled_ci95": _pair(interval[1, c]),
+            "gain_over_chain": _number(point[2, c]),
+            "gain_over_chain_ci95": _pair(interval[2, c]),
+            "acceptance_histogram": tally.histogram[part][:, c].sum(axis=0).tolist(),
+        }
+        for c, (choice, budget) in enumerate(plan.columns(run.facts.depth_max))
+        if c == 0 or (choice, budget) != plan.columns(run.facts.depth_max)[0]  # the baseline is told once
+    ]
+
+
+def _options(choice: Choice) -> dict[str, Any]:
+    """Every option; a measured table by where it was measured."""
+    measured = {"table": "measured on the other half of the prompts"} if issubclass(choice.kind, Measured) else {}
+    return {**choice.all_options, **measured}
+
+
+def rounds_of(run: Run, plan: Plan) -> str:
+    """Whose rounds were scored, in words: the difference between a forecast and a biased score."""
+    if plan.mode == "walked":
+        return "the policy itself"
+    if plan.mode == "chain_rounds" or run.facts.logged_by == "chain":
+        return "the chain"
+    return "every position" if run.facts.layout == "dense" else run.facts.logged_by or "an unnamed policy"
+
+
+def caveats(run: Run, plan: Plan) -> list[str]:
+    """What a reader must know of the numbers."""
+    lines = list(run.facts.notes)
+    source = rounds_of(run, plan)
+    if plan.mode == "walked":
+        lines.append(
+            "Walked: each policy plays its own rounds. Rounds cut by the end of the output count, as in a decoder, "
+            "with the tokens that they emit."
+        )
+    else:
+        lines.append(
+            f"Per round, on rounds laid out by {source}: no forecast of decoding. A tree scored on rounds that begin "
+            "where another policy failed comes out too long. Rounds cut by the end of the output are left out."
+        )
+    if run.facts.normaliser != "full_vocabulary":
+        lines.append("Log-probabilities are not over the full vocabulary in this run.")
+    if run.facts.simulated:
+        lines.append("The run is simulated.")
+    for choice in plan.choices:
+        cap = choice.all_options.get("rank_cap", 0)
+        if cap > run.facts.rank_kept:
+            lines.append(
+                f"{choice.kind.name}: rank_cap {cap} is {run.facts.rank_kept} here, as many ranks as the run keeps."
+            )
+    return lines
+
+
+def _number(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def _pair(interval: Array) -> list[float] | None:
+    return [float(v) for v in interval] if np.isfinite(interval).all() else None

@@ -1,0 +1,171 @@
+"""Writing run folders: a shard at a time, resumable, one writer, the manifest last."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+
+import filelock
+import numpy as np
+import polars as pl
+from pydantic import ValidationError
+
+from castsim import __version__
+from castsim.errors import RunLogError
+from castsim.manifest import NAME, Facts, FileEntry, Manifest, write_manifest
+from castsim.runlog import SEQUENCES, rounds_schema
+from replay import Marginals, Rounds, accepted, entry_budgets
+
+ROWS_IN_SHARD = 8192  # a shard is what a reader holds in memory: about 16 MB at L = 15, K = 16
+ROWS_IN_GROUP = 1024
+ZSTD_LEVEL = 9  # a twentieth smaller than the default, and reading is no slower
+UNFINISHED = "unfinished.json"  # the facts of a run that has no manifest yet
+
+
+class RunWriter:
+    """Adds shards of whole prompts to a run folder; leaving the block without an exception finishes the run.
+
+    A folder that was left unfinished is taken up again: its complete shards stay, half a shard is dropped, and
+    `prompts_done` says what need not be recorded again.
+
+    Raises:
+        RunLogError: the run is finished already, another writer is at it, or it was begun with other facts.
+    """
+
+    def __init__(self, folder: Path, facts: Facts) -> None:
+        self.folder, self.facts = folder, facts
+        self._lock = filelock.FileLock(folder / ".lock", blocking=False)
+        self._files: list[FileEntry] = []
+        self._domains: set[str] = set()
+        self.prompts_done: set[str] = set()
+
+    def __enter__(self) -> RunWriter:
+        if (self.folder / NAME).exists():
+            raise RunLogError(self.folder, "holds a finished run", "name another folder, or delete this one")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self._lock.acquire()
+        except filelock.Timeout as error:
+            raise RunLogError(self.folder, "is being written by another process", "wait for it to end") from error
+        self._take_up()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
+        if kind is None:
+            self._finish()
+        self._lock.release()
+        (self.folder / ".lock").unlink(missing_ok=True)
+
+    def add(self, sequences: pl.DataFrame, rounds: pl.DataFrame) -> None:
+        """Write one shard: prompts (columns `SEQUENCES`) and all their rounds (columns `rounds_schema`)."""
+        number = len(self._files) // 2
+        for half, frame, schema in (
+            ("rounds", rounds, rounds_schema(self.facts)),
+            ("sequences", sequences, SEQUENCES),  # last: a shard counts once both are there
+        ):
+            file = self.folder / f"{half}-{number:05d}.parquet"
+            part = file.with_suffix(".part")
+            whole = frame.select(pl.col(name).cast(kind) for name, kind in schema.items())
+            whole.write_parquet(part, compression_level=ZSTD_LEVEL, row_group_size=ROWS_IN_GROUP)
+            os.replace(part, file)
+        self._count(number, sequences)
+
+    def _count(self, number: int, sequences: pl.DataFrame) -> None:
+        self._files += [_entry(self.folder / f"{kind}-{number:05d}.parquet") for kind in ("sequences", "rounds")]
+        self._domains |= set(sequences["domain"])
+        self.prompts_done |= set(sequences["prompt_id"])
+
+    def _take_up(self) -> None:
+        begun = self.folder / UNFINISHED
+        if begun.exists():
+            self._same_facts(begun)
+        begun.write_text(self.facts.model_dump_json(indent=1))
+        while (file := self.folder / f"sequences-{len(self._files) // 2:05d}.parquet").exists():
+            self._count(len(self._files) // 2, pl.read_parquet(file))
+        kept = {entry.name for entry in self._files}
+        for file in [*self.folder.glob("*.part"), *self.folder.glob("*.parquet")]:
+            if file.name not in kept:
+                file.unlink()
+
+    def _same_facts(self, begun: Path) -> None:
+        try:
+            same = Facts.model_validate_json(begun.read_text()) == self.facts
+        except ValidationError:
+            same = False
+        if not same:
+            raise RunLogError(self.folder, "was begun with other settings", "repeat those, or name another folder")
+
+    def _finish(self) -> None:
+        rows = {kind: sum(f.rows for f in self._files if f.name.startswith(kind)) for kind in ("sequences", "rounds")}
+        manifest = Manifest(
+            castsim_version=__version__,
+            facts=self.facts,
+            prompts=rows["sequences"],
+            rounds=rows["rounds"],
+            domains=tuple(sorted(self._domains)),
+            files=tuple(self._files),
+        )
+        write_manifest(self.folder, manifest)
+        (self.folder / UNFINISHED).unlink()
+
+
+def _entry(file: Path) -> FileEntry:
+    with file.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    return FileEntry(name=file.name, rows=pl.scan_parquet(file).select(pl.len()).collect().item(), sha256=digest)
+
+
+@contextmanager
+def whole_run(folder: Path, facts: Facts) -> Iterator[RunWriter]:
+    """A writer whose run appears under `folder` only when it is finished; an error leaves nothing behind.
+
+    Raises:
+        RunLogError: `folder` exists already.
+    """
+    if folder.exists():
+        raise RunLogError(folder, "exists already", "name a new folder, or delete this one")
+    part = folder.with_name(f".{folder.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    try:
+        with RunWriter(part, facts) as writer:
+            yield writer
+        os.replace(part, folder)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def rounds_frame(rounds: Rounds, sequences: pl.DataFrame) -> pl.DataFrame:
+    """The rows of rounds-*.parquet for checked rounds and the prompts (columns `SEQUENCES`) that they belong to."""
+    marginals: Marginals = rounds.marginals
+    chain = entry_budgets(marginals, rounds.continuation, rounds.known, budget=marginals.depth_max, rank_cap=1)
+    at = np.searchsorted(sequences["prompt"].to_numpy(), rounds.prompt)
+    length = sequences["output_tokens"].list.len().to_numpy().astype(np.int64)
+    output = sequences["output_tokens"].explode(empty_as_null=False)
+    root = output.gather((np.cumsum(length) - length)[at] + rounds.position)
+    return pl.DataFrame(
+        {
+            "prompt": rounds.prompt,
+            "position": rounds.position,
+            "context": sequences["prompt_tokens"].list.len().to_numpy().astype(np.int64)[at] + rounds.position,
+            "root": root,
+            "token": marginals.token,
+            "logq": marginals.logq.astype(np.float32),
+            "chain_accepted": accepted(chain, [marginals.depth_max])[:, 0],
+        }
+    )
+
+
+def prompt_shards(rows_of_prompt: np.ndarray) -> list[slice]:
+    """Slices of prompts whose rows (P,) add up to about `ROWS_IN_SHARD`; a longer prompt has a shard of its own."""
+    shards, begin, rows = [], 0, 0
+    for i, count in enumerate(rows_of_prompt):
+        if rows and rows + count > ROWS_IN_SHARD:
+            shards.append(slice(begin, i))
+            begin, rows = i, 0
+        rows += count
+    return [*shards, slice(begin, len(rows_of_prompt))] if len(rows_of_prompt) else shards

@@ -1,0 +1,186 @@
+"""Committed round length R of policies on a run: each shard is tallied by prompt, the tallies become results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from castsim.errors import OptionError, RunLogError
+from castsim.options import Choice
+from castsim.runlog import Run, Shard
+from replay import Rounds, accepted, committed, policy_entry_budgets, walk
+from replay.calibrate import rank_counts, rank_table
+from replay.policies import Measured, Policy
+from replay.policies.chain import Chain
+
+Mode = Literal["walked", "per_round", "chain_rounds"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to score.
+
+    Attributes:
+        choices: policies; the baseline, the whole chain, is always scored besides.
+        budgets: nonroot nodes, rising.
+        mode: "walked" plays each policy's own rounds on a dense log. "per_round" scores every logged round whose
+            continuation is whole, "chain_rounds" those of them that a dense log's chain would play.
+    """
+
+    choices: tuple[Choice, ...]
+    budgets: tuple[int, ...]
+    mode: Mode
+
+    def columns(self, depth_max: int) -> list[tuple[Choice, int]]:
+        """(policy, budget) of each column; the baseline is column 0."""
+        return [(BASELINE, depth_max), *((c, n) for c in self.choices for n in self.budgets)]
+
+
+BASELINE = Choice(Chain)  # standard DFlash decoding: the whole chain
+
+
+@dataclass(frozen=True, eq=False)
+class Tally:
+    """Sums by prompt (P,) and column (C,).
+
+    Attributes:
+        prompt: (P,) prompt numbers.
+        rounds: (P, C) rounds that count towards R.
+        censored: (P, C) rounds cut by the end of the output; walked, they are among `rounds`, per round, left out.
+        committed, nodes: (P, C) emitted tokens and verified nonroot nodes of `rounds`.
+        histogram: (P, C, L+1) rounds by accepted draft tokens A.
+    """
+
+    prompt: NDArray[np.int32]
+    rounds: NDArray[np.int64]
+    censored: NDArray[np.int64]
+    committed: NDArray[np.int64]
+    nodes: NDArray[np.int64]
+    histogram: NDArray[np.int64]
+
+
+def score(run: Run, plan: Plan, prompts: Sequence[int] | None, jobs: int, done: Callable[[float], None]) -> Tally:
+    """Tally a run shard by shard; memory is bounded by `jobs` shards.
+
+    Raises:
+        OptionError: a walked replay of a sparse log.
+        RunLogError: from reading, or where no round is left.
+    """
+    if run.facts.layout == "sparse" and plan.mode != "per_round":
+        raise OptionError(
+            f"--mode: {run.folder} is a sparse log, which can be scored per round only; use --mode per-round"
+        )
+    shards = run.shards
+    tables = _tables(shards, prompts) if any(issubclass(c.kind, Measured) for c in plan.choices) else None
+    tallies = []
+    for tally in _each(shards, lambda shard: _tally(shard, plan, prompts, tables), jobs):
+        tallies.append(tally)
+        done(len(tallies) / len(shards))
+    if not sum(len(t.prompt) for t in tallies):
+        raise RunLogError(run.folder, "has no rounds to score", "choose other prompts, or record some")
+    return Tally(**{f.name: np.concatenate([getattr(t, f.name) for t in tallies]) for f in fields(Tally)})
+
+
+def _each(shards: list[Shard], work: Callable[[Shard], Tally], jobs: int) -> Iterable[Tally]:
+    if jobs == 1 or len(shards) == 1:
+        return map(work, shards)
+    import joblib
+
+    tasks = (joblib.delayed(work)(shard) for shard in shards)
+    parallel: Iterator[Tally] = joblib.Parallel(n_jobs=jobs, return_as="generator", pre_dispatch="n_jobs")(tasks)
+    return parallel
+
+
+def _tables(shards: list[Shard], prompts: Sequence[int] | None) -> NDArray[np.float64]:
+    """(2, L, K) rank-acceptance tables: number h is measured on prompts of the other half and serves half h."""
+    counts = 0
+    for shard in shards:
+        rounds = shard.read_rounds(prompts)
+        counts = counts + np.stack([rank_counts(rounds.take(rounds.prompt % 2 != half)) for half in (0, 1)])
+    if not np.asarray(counts).sum(axis=(1, 2)).all():
+        raise OptionError(
+            "--policy sequoia: its table is measured on other prompts, so the run needs an even and an odd one"
+        )
+    return np.stack([rank_table(half) for half in counts])
+
+
+def _tally(shard: Shard, plan: Plan, prompts: Sequence[int] | None, tables: NDArray[np.float64] | None) -> Tally:
+    rounds = shard.read_rounds(prompts)
+    played, width = _accepted(rounds, plan, tables)  # (B, C) each
+    emitted = committed(played, rounds.remaining)
+    cut = np.broadcast_to(rounds.censored[:, None], emitted.shape)
+    counts = walk(rounds, emitted) if plan.mode == "walked" else ~cut
+    censored = counts & cut if plan.mode == "walked" else cut
+    if plan.mode == "chain_rounds":
+        own = walk(rounds, emitted[:, :1])  # the baseline's
+        counts, censored = counts & own, censored & own
+    prompt, row = np.unique(rounds.prompt, return_inverse=True)
+
+    def total(values: NDArray[Any]) -> NDArray[np.int64]:
+        out = np.zeros((len(prompt), *values.shape[1:]), np.int64)
+        np.add.at(out, row, values)
+        return out
+
+    depths = np.arange(rounds.marginals.depth_max + 1)
+    histogram = np.stack([total(counts & (played == a)) for a in depths], axis=2)
+    return Tally(prompt, total(counts), total(censored), total(counts * emitted), total(counts * width), histogram)
+
+
+def _accepted(
+    rounds: Rounds, plan: Plan, tables: NDArray[np.float64] | None
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Accepted tokens and tree sizes (B, C) of the plan's columns."""
+    depth_max = rounds.marginals.depth_max
+    columns = [_columns(BASELINE, (depth_max,), rounds, None)]
+    columns += [_columns(choice, plan.budgets, rounds, tables) for choice in plan.choices]
+    played, width = zip(*columns, strict=True)
+    return np.hstack(played), np.hstack(width)
+
+
+def _columns(
+    choice: Choice, budgets: tuple[int, ...], rounds: Rounds, tables: NDArray[np.float64] | None
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Accepted tokens and tree sizes (B, len(budgets)); one pass serves all budgets of a nested policy."""
+    if choice.kind.nested:
+        entry, width = _entry(choice.at(budgets[-1]), rounds, tables)
+        return accepted(entry, budgets), np.minimum(width[:, None], budgets).astype(np.int32)
+    played, widths = [], []
+    for budget in budgets:
+        entry, width = _entry(choice.at(budget), rounds, tables)
+        played.append(accepted(entry, [budget]))
+        widths.append(width[:, None])
+    return np.hstack(played), np.hstack(widths)
+
+
+def _entry(
+    policy: Policy, rounds: Rounds, tables: NDArray[np.float64] | None
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """`policy_entry_budgets`, each half of the prompts with the table of the other half where the policy wants one."""
+    if tables is None or not isinstance(policy, Measured):
+        return policy_entry_budgets(policy, rounds)
+    entry = np.empty((len(rounds), rounds.marginals.depth_max), np.int32)
+    width = np.empty(len(rounds), np.int32)
+    for half in (0, 1):
+        rows = rounds.prompt % 2 == half
+        entry[rows], width[rows] = policy_entry_budgets(policy.measured(tables[half]), rounds.take(rows))
+    return entry, width
+
+
+def prompts_of(run: Run, domains: Sequence[str]) -> pl.DataFrame:
+    """`prompt` and `domain` of the run's prompts, or of those in some domains.
+
+    Raises:
+        OptionError: a domain that the run does not have.
+    """
+    for domain in domains:
+        if domain not in run.manifest.domains:
+            raise OptionError(
+                f"--domain {domain}: the run has no such domain; it has {', '.join(run.manifest.domains)}"
+            )
+    names = run.sequences().select("prompt", "domain")
+    return names.filter(pl.col("domain").is_in(domains)) if domains else names

@@ -1,0 +1,185 @@
+"""What people see: tables on stdout, progress on stderr, JSON and CSV for machines."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from castsim.errors import OptionError
+from castsim.options import option_fields
+from replay import load_policies
+
+
+@contextmanager
+def progress(label: str) -> Iterator[Callable[[float], None]]:
+    """A bar on stderr, while stderr is a terminal; gives a function of the share that is done."""
+    columns = (TextColumn(label), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(label, total=1.0)
+        yield lambda share: bar.update(task, completed=share)
+
+
+def emit(document: dict[str, Any], tables: Sequence[Table], notes: Sequence[str], json_to: str | None) -> None:
+    """Print the tables and notes, or with `--json -` the document alone; with `--json FILE` write it as well."""
+    text = json.dumps(document, allow_nan=False, indent=None if json_to == "-" else 1)
+    if json_to == "-":
+        print(text)
+        return
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=140)  # a pipe has no width of its own
+    for table in tables:
+        console.print(table)
+    for note in notes:
+        console.print(f"- {note}", markup=False, highlight=False)
+    if json_to is not None:
+        write_text(Path(json_to), text + "\n", "--json")
+
+
+def write_text(file: Path, text: str, option: str) -> None:
+    """Write a file whole or not at all.
+
+    Raises:
+        OptionError: the place cannot be written to.
+    """
+    part = file.with_name(f"{file.name}.part")
+    try:
+        part.write_text(text)
+        os.replace(part, file)
+    except OSError as error:
+        raise OptionError(f"{option} {file}: cannot be written ({error.strerror}); name another file") from error
+
+
+def table(title: str, *columns: str) -> Table:
+    """An empty table: first column to the left, numbers to the right."""
+    grid = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
+    for i, column in enumerate(columns):
+        grid.add_column(column, justify="left" if i == 0 else "right", no_wrap=True)
+    return grid
+
+
+REPLAY_COLUMNS = (
+    "policy",
+    "N",
+    "R pooled",
+    "R per prompt",
+    "95 % interval",
+    "gain over chain",
+    "95 % interval",
+    "nodes",
+    "rounds",
+    "censored",
+)
+MASS_COLUMNS = (1, 4, 8, 16, 32, 48, 64, 96, 128)
+
+
+def replay_tables(rows: Sequence[dict[str, Any]]) -> list[Table]:
+    """One table a domain: R beside the chain's."""
+    domains = dict.fromkeys(row["domain"] for row in rows)
+    return [_replay_table([row for row in rows if row["domain"] == domain]) for domain in domains]
+
+
+def _replay_table(rows: Sequence[dict[str, Any]]) -> Table:
+    first = rows[0]
+    mode = first["mode"].replace("_", " ")
+    grid = table(
+        f"{first['domain']}  ({first['prompts']} prompts, {mode}, rounds of {first['rounds_of']})", *REPLAY_COLUMNS
+    )
+    for row in rows:
+        grid.add_row(
+            _label(row),
+            str(row["budget"]),
+            number(row["committed_pooled"], "{:.3f}"),
+            number(row["committed_per_prompt"], "{:.3f}"),
+            interval(row["ci95"], "{:.2f}"),
+            number(row["gain_over_chain"], "{:+.1%}"),
+            interval(row["gain_over_chain_ci95"], "{:+.1%}"),
+            number(row["nodes"], "{:.1f}"),
+            str(row["rounds"]),
+            str(row["censored"]),
+        )
+    return grid
+
+
+def _label(row: dict[str, Any]) -> str:
+    """The policy with the options that were set."""
+    defaults = {f.name: f.default for f in option_fields(load_policies()[row["policy"]])}
+    return " ".join([row["policy"], *(f"{k}={v}" for k, v in row["options"].items() if v != defaults[k] and k != "table")])
+
+
+def number(value: float | None, form: str) -> str:
+    """A number, or n/a where there is none."""
+    return "n/a" if value is None else form.format(value)
+
+
+def interval(ends: Sequence[float] | None, form: str) -> str:
+    """An interval from its own two ends, or n/a."""
+    return "n/a" if ends is None else f"[{form.format(ends[0])}, {form.format(ends[1])}]"
+
+
+def csv_of(rows: Sequence[dict[str, Any]]) -> str:
+    """Results as CSV: an interval becomes two columns, options and histograms JSON."""
+    flat = []
+    for row in rows:
+        out: dict[str, Any] = {}
+        for key, value in row.items():
+            if key.endswith("ci95"):
+                out[f"{key}_low"], out[f"{key}_high"] = value if value is not None else (None, None)
+            else:
+                out[key] = json.dumps(value) if isinstance(value, (dict, list)) else value
+        flat.append(out)
+    return pl.DataFrame(flat, infer_schema_length=None).write_csv()
+
+
+def calibrate_tables(domains: dict[str, dict[str, Any]], loss: Sequence[dict[str, Any]]) -> list[Table]:
+    """First-rejection ranks, calibration error by depth, mass curve and rank-cap loss."""
+    return [_rejection_table(domains), _error_table(domains["all"]), _mass_table(domains), _cap_table(loss)]
+
+
+def _rejection_table(domains: dict[str, dict[str, Any]]) -> Table:
+    columns = ("domain", "rejections", "2-4", "5-8", "9-K", "beyond K", "beyond cap, any depth")
+    grid = table("Rank of the target's token at the chain's first rejection", *columns)
+    for name, found in domains.items():
+        share = found["first_rejection_share_by_rank"]  # from rank 2 on
+        groups = [part if part and None not in part else None for part in (share[0:3], share[3:7], share[7:])]
+        cells = [None if part is None else sum(part) for part in groups]
+        cells += [found["first_rejection_share_beyond_kept"], found["true_token_share_beyond_rank_cap"]]
+        grid.add_row(name, str(found["first_rejections"]), *(number(cell, "{:.1%}") for cell in cells))
+    return grid
+
+
+def _error_table(found: dict[str, Any]) -> Table:
+    errors = found["expected_calibration_error_by_depth"]
+    depths = (str(depth + 1) for depth in range(len(errors["on_spine"])))
+    grid = table("Expected calibration error by depth, all domains", "spine", *depths)
+    for side in ("on_spine", "off_spine"):
+        grid.add_row(side.removesuffix("_spine"), *(number(error, "{:.3f}") for error in errors[side]))
+    return grid
+
+
+def _mass_table(domains: dict[str, dict[str, Any]]) -> Table:
+    grid = table("Mean sorted mass rho_(N)", "domain", "rounds", *(f"N={n}" for n in MASS_COLUMNS))
+    for name, found in domains.items():
+        cells = (number(found["mean_sorted_mass"][n - 1], "{:.4f}") for n in MASS_COLUMNS)
+        grid.add_row(name, str(found["rounds"]), *cells)
+    return grid
+
+
+def _cap_table(loss: Sequence[dict[str, Any]]) -> Table:
+    cap, kept, mode = loss[0]["rank_cap"], loss[0]["ranks_kept"], loss[0]["mode"].replace("_", " ")
+    title = f"Rank cap {cap} against all {kept} kept ranks ({mode})"
+    grid = table(title, "domain", "N", "R capped", "R uncapped", "loss")
+    for row in loss:
+        means = (number(row[f"committed_pooled_{side}"], "{:.3f}") for side in ("capped", "uncapped"))
+        grid.add_row(row["domain"], str(row["budget"]), *means, number(row["loss"], "{:.2%}"))
+    return grid

@@ -1,0 +1,213 @@
+"""What a tree accepts: entry budgets, accepted A and committed R at every budget, without building the tree.
+
+A node's *entry budget* is its place in the policy's order, so round b at budget n accepts #{d : entry(Y_1:d) <= n}.
+For best-first policies the entry budget of Y_1:d is the number of nodes that Theorem 1 ranks no later. That number is
+counted here for a whole batch at once: the nodes that score at least as high as some prefix of the continuation are
+listed depth by depth, and each is counted for the prefixes behind it. A prefix whose count passes the budget is
+dropped, which raises the round's threshold and prunes the list.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from replay.forest import Forest
+from replay.rounds import PAD, Marginals, padded_continuation
+
+IndexArray = NDArray[np.intp]
+_ROUNDS_AT_ONCE = 2048  # the listed nodes of so many rounds stay in a core's cache at budget 127
+_NODES_AT_ONCE = 2048 * 128
+
+
+def entry_budgets(
+    marginals: Marginals,
+    continuation: ArrayLike,
+    known: ArrayLike,
+    *,
+    budget: int,
+    rank_cap: int | None = None,
+) -> NDArray[np.int32]:
+    """Entry budget of each prefix Y_1:d of the continuation in best-first order, for B rounds.
+
+    Args:
+        marginals: B rounds, L positions, K ranks.
+        continuation: (B, L) target ids; what stands from `known` on is not read.
+        known: (B,) how many ids are real.
+        budget: largest budget of interest, at least 1.
+        rank_cap: retain this many ranks at a position (the paper's K = 8); None keeps all that are logged.
+
+    Returns:
+        (B, L) int32: 1..budget, or budget + 1 where the prefix is not in the budget's tree.
+
+    Raises:
+        ValueError: a budget or rank cap below 1, or shapes that disagree.
+    """
+    if budget < 1 or (rank_cap is not None and rank_cap < 1):
+        raise ValueError(f"budget and rank_cap must be at least 1, not {budget} and {rank_cap}")
+    target = padded_continuation(continuation, known, marginals.depth_max)
+    if len(target) != len(marginals):
+        raise ValueError(f"continuation has {len(target)} rounds, marginals have {len(marginals)}")
+    universe = marginals.head(rank_cap=rank_cap)
+    step = max(1, min(_ROUNDS_AT_ONCE, _NODES_AT_ONCE // budget))
+    parts = [slice(i, i + step) for i in range(0, len(target), step)]
+    counted = [_count(universe.logq[p], ranks_of(universe.take(p), target[p]), budget) for p in parts]
+    return np.concatenate([np.empty((0, marginals.depth_max), np.int32), *counted])
+
+
+def ranks_of(marginals: Marginals, continuation: NDArray[np.int32]) -> NDArray[np.int32]:
+    """(B, L) rank of the true token among the kept candidates, counted from 0; `PAD` where it is not among them."""
+    hit = marginals.token == continuation[:, :, None]  # (B, L, K)
+    return np.where(hit.any(axis=2), hit.argmax(axis=2), PAD).astype(np.int32)
+
+
+class _Level(NamedTuple):
+    """The listed nodes of one depth, those of rank 0 first, then of rank 1, ...: m nodes of all rounds together."""
+
+    round: IndexArray  # (m,)
+    score: NDArray[np.float64]  # (m,)
+    first: IndexArray  # (m,) flat place in the (B, L+1) thresholds of the first prefix that does not outscore the node
+    parent: IndexArray  # (m,) place in the previous level
+    bound: IndexArray  # (K,) where each rank begins
+
+
+def _count(logq: NDArray[np.floating], rank: NDArray[np.int32], budget: int) -> NDArray[np.int32]:
+    """Entry budgets (B, L) of one chunk, from log q (B, L, K) and the ranks (B, L) of the continuation."""
+    rounds, depth_max, _ = logq.shape
+    prefixes, score = _prefixes(logq, rank, budget)
+    threshold = np.full((rounds, depth_max + 1), np.nan)  # a NaN neither outscores nor equals a node
+    threshold[:, :-1] = np.where(np.arange(depth_max) < prefixes[:, None], score, np.nan)
+    floor = np.hstack([np.full((rounds, 1), np.inf), threshold[:, :-1]])  # (B, L+1) by number of prefixes in play
+    by_depth = np.ascontiguousarray(np.moveaxis(logq, 0, 2), dtype=np.float64)  # (L, K, B)
+    root = np.flatnonzero(prefixes > 0)
+    level = _Level(root, np.zeros(len(root)), root * (depth_max + 1), root, np.zeros(1, np.intp))
+    above: list[_Level] = []
+    counted = np.zeros(threshold.size, np.intp)
+    alive = prefixes
+    for depth in range(depth_max):
+        level = _expand(level, by_depth[depth], floor[np.arange(rounds), alive], threshold.ravel())
+        if not len(level.round):
+            break
+        above.append(level)
+        counted += np.bincount(_counted_from(above, rank, threshold.ravel()), minlength=threshold.size)
+        entry = np.cumsum(counted.reshape(threshold.shape)[:, :-1], axis=1)  # (B, L) so far
+        alive = np.minimum(prefixes, (entry <= budget).sum(axis=1))
+    entry = np.cumsum(counted.reshape(threshold.shape)[:, :-1], axis=1)
+    return np.where(np.arange(depth_max) < alive[:, None], entry, budget + 1).astype(np.int32)
+
+
+def _prefixes(
+    logq: NDArray[np.floating], rank: NDArray[np.int32], budget: int
+) -> tuple[IndexArray, NDArray[np.float64]]:
+    """How many prefixes of the continuation can be within the budget (B,), and their scores (B, L).
+
+    Y_1:d with ranks r_1..r_d (from 1) stands behind all shorter or equal-length strings of ranks no worse than its own,
+    position by position: at least sum_i r_1 * ... * r_i of them, itself included.
+    """
+    reached = np.cumprod(rank != PAD, axis=1).astype(bool)  # (B, L)
+    place = np.where(reached, rank, 0)
+    score = np.cumsum(np.take_along_axis(logq, place[:, :, None], axis=2)[:, :, 0], axis=1, dtype=np.float64)
+    ahead = np.cumsum(np.cumprod(place + 1.0, axis=1), axis=1)
+    return (reached & (ahead <= budget)).sum(axis=1), score
+
+
+def _expand(
+    level: _Level, logq: NDArray[np.float64], floor: NDArray[np.float64], threshold: NDArray[np.float64]
+) -> _Level:
+    """The children (log q (K, B) of their depth) that reach their round's `floor` (B,).
+
+    Ranks are tried in turn: a node whose child of one rank falls short has none of a later rank, since log q descends.
+    """
+    node, within = np.arange(len(level.round)), level.round
+    score, bar = level.score, floor.take(within)
+    parents, scores = [], []
+    for row in logq:
+        child = row.take(within) + score
+        kept = np.flatnonzero(child >= bar)
+        if not len(kept):
+            break
+        node, within, score, bar = node.take(kept), within.take(kept), score.take(kept), bar.take(kept)
+        parents.append(node)
+        scores.append(child.take(kept))
+    bound = np.cumsum([0, *(len(p) for p in parents)])[:-1]
+    parent = np.concatenate(parents) if parents else np.empty(0, np.intp)
+    score = np.concatenate(scores) if scores else np.empty(0)
+    first = _advance(level.first.take(parent), score, threshold)
+    return _Level(level.round.take(parent), score, first, parent, bound)
+
+
+def _advance(
+    first: IndexArray, score: NDArray[np.float64], threshold: NDArray[np.float64], passed: np.ufunc = np.greater
+) -> IndexArray:
+    """Move `first` past the prefixes that outscore the node: only onwards, since no child outscores its parent."""
+    behind = np.flatnonzero(passed(threshold.take(first), score))
+    while len(behind):
+        ahead = first.take(behind) + 1
+        first[behind] = ahead
+        behind = behind.compress(passed(threshold.take(ahead), score.take(behind)))
+    return first
+
+
+def _counted_from(above: list[_Level], rank: NDArray[np.int32], threshold: NDArray[np.float64]) -> IndexArray:
+    """Flat place of the first prefix that each node of the last level stands before (or is).
+
+    That is `first`, but for nodes that *equal* its score: they stand before longer prefixes, behind shorter ones, and
+    beside one of their own length in order of rank.
+    """
+    level, depth = above[-1], len(above) - 1
+    equal = np.flatnonzero(threshold.take(level.first) == level.score)
+    if not len(equal):
+        return level.first
+    start, score = level.first.take(equal), level.score.take(equal)
+    end = _advance(start + 1, score, threshold, np.greater_equal)  # past the prefixes that score the same
+    row = level.round.take(equal)
+    own = row * (rank.shape[1] + 1) + depth + _later(above, equal, rank[row])
+    counted = level.first.copy()
+    counted[equal] = np.clip(own, start, end)
+    return counted
+
+
+def _later(above: list[_Level], node: IndexArray, rank: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Does the node stand behind the continuation's prefix of its length, by rank? `rank` is (m, L).
+
+    Read from the node up to the root, so that the shallowest difference has the last word.
+    """
+    later = np.zeros(len(node), bool)
+    for depth in range(len(above) - 1, -1, -1):
+        own = np.searchsorted(above[depth].bound, node, side="right") - 1
+        true = rank[:, depth]
+        later = np.where(own == true, later, own > true)
+        node = above[depth].parent.take(node)
+    return later
+
+
+def forest_entry_budgets(
+    forest: Forest, continuation: ArrayLike, known: ArrayLike, depth_max: int
+) -> NDArray[np.int32]:
+    """(B, L) entry budget of each prefix of the continuation in any policy's forest: its column, or N + 1.
+
+    The walk of section 2: from the root, descend to the child that carries the target's token while there is one.
+    """
+    target = padded_continuation(continuation, known, depth_max)
+    node = np.zeros(len(forest), np.intp)
+    entry = np.full(target.shape, forest.budget + 1, np.int32)
+    for depth in range(depth_max):
+        child = (forest.parent == node[:, None]) & (forest.token == target[:, depth, None])
+        node = np.where(child.any(axis=1), child.argmax(axis=1), -2)  # -2 is nobody's parent
+        np.copyto(entry[:, depth], node, where=node > 0, casting="same_kind")
+    return entry
+
+
+def accepted(entry: NDArray[np.int32], budgets: ArrayLike) -> NDArray[np.int32]:
+    """(B, C) accepted draft tokens A at each of C budgets, from entry budgets (B, L)."""
+    return np.asarray((entry[:, :, None] <= np.asarray(budgets)).sum(axis=1, dtype=np.int32))
+
+
+def committed(accepted_count: NDArray[np.int32], remaining: NDArray[np.int32]) -> NDArray[np.int32]:
+    """(B, C) emitted tokens R = A + 1 of A (B, C), but never more than the output has left (B,).
+
+    Exclusion: an end of sequence or a token limit inside the accepted path ends the round there, without a bonus token.
+    """
+    return np.minimum(accepted_count + 1, remaining[:, None]).astype(np.int32)

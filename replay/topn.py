@@ -1,0 +1,66 @@
+"""The best-first kernel (Theorem 1): the N prefixes of largest product score, in their order.
+
+Nobody else owns a heap. The order, here and in `replay.accept`: higher score first, then shorter, then lexicographic
+by rank. A score is the float64 sum of log q in order of depth, so the order is exact for log 0 and for probability 1.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+
+import numpy as np
+from numpy.typing import NDArray
+
+from replay.forest import Forest, gather
+from replay.rounds import Marginals
+
+
+def best_first(marginals: Marginals, budget: int, *, spine_first: bool = False) -> Forest:
+    """The budget-N tree of Theorem 1 inside the universe of `marginals`; every smaller budget is its head.
+
+    Holds fewer than `budget` nodes (see `Forest.width`) where the universe does. With `spine_first` the top-1 path
+    comes before everything else.
+
+    Source: Theorem 1 and Corollary 1.
+    """
+    return gather(marginals, *best_first_nodes(marginals, budget, spine_first=spine_first))
+
+
+def best_first_nodes(
+    marginals: Marginals, budget: int, *, spine_first: bool = False
+) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
+    """The tree of `best_first` as parent column, depth and rank, each (B, N); depth 0 behind the universe."""
+    parent, depth, rank = (np.zeros((len(marginals), budget), np.int32) for _ in range(3))
+    for row, logq in enumerate(marginals.logq.astype(np.float64)):
+        nodes = _pop(logq.tolist(), budget, spine_first)
+        parent[row, : len(nodes)], depth[row, : len(nodes)], rank[row, : len(nodes)] = zip(*nodes, strict=True)
+    return parent, depth, rank
+
+
+def _pop(logq: list[list[float]], budget: int, spine_first: bool) -> list[tuple[int, int, int]]:
+    """The first `budget` nodes of one round as (parent column, depth, rank); `logq` is (L, K).
+
+    A heap entry is (waits for the spine, -score, depth, path, -parent score, parent column, rank). `path` reads the
+    ranks of a node as the digits of a number, so that among nodes of one depth the smaller number is the
+    lexicographically earlier string, and 0 is the spine.
+
+    The paper's appendix C pushes all K children of a popped node, K + NK pushes. Here a pop pushes its next sibling and
+    its first child, which are all that can come next: 2N pushes.
+    """
+    depth_max, rank_kept = len(logq), len(logq[0])
+    nodes: list[tuple[int, int, int]] = []
+    heap = [(False, -logq[0][0], 1, 0, 0.0, 0, 0)]
+    while heap and len(nodes) < budget:
+        waits, cost, depth, path, above, parent, rank = heappop(heap)
+        nodes.append((parent, depth, rank))
+        if rank + 1 < rank_kept:
+            sibling = above - logq[depth - 1][rank + 1]
+            heappush(heap, (spine_first, sibling, depth, path + 1, above, parent, rank + 1))
+        if depth < depth_max:
+            heappush(heap, (waits, cost - logq[depth][0], depth + 1, path * rank_kept, cost, len(nodes), 0))
+    return nodes
+
+
+def sorted_masses(marginals: Marginals, budget: int) -> NDArray[np.float64]:
+    """(B, N) the N largest prefix masses of each round, rho_(1) >= rho_(2) >= ..., 0 behind the universe."""
+    return np.exp(best_first(marginals, budget).score[:, 1:])
