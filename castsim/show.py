@@ -114,7 +114,9 @@ def _replay_table(rows: Sequence[dict[str, Any]]) -> Table:
 def _label(row: dict[str, Any]) -> str:
     """The policy with the options that were set."""
     defaults = {f.name: f.default for f in option_fields(load_policies()[row["policy"]])}
-    return " ".join([row["policy"], *(f"{k}={v}" for k, v in row["options"].items() if v != defaults[k] and k != "table")])
+    return " ".join(
+        [row["policy"], *(f"{k}={v}" for k, v in row["options"].items() if v != defaults[k] and k != "table")]
+    )
 
 
 def number(value: float | None, form: str) -> str:

@@ -45,7 +45,7 @@ def dense_spans(rounds: Rounds) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         ValueError: a prompt's rows are not its positions 0..remaining, in order and complete.
     """
     first = np.flatnonzero(np.diff(rounds.prompt, prepend=-1))  # prompt ids are never negative
-    stop = np.append(first[1:], len(rounds))
+    stop = np.append(first, len(rounds))[1:]
     expected = np.arange(len(rounds)) - np.repeat(first, stop - first)
     left = np.repeat(stop, stop - first) - np.arange(len(rounds))
     wrong = (rounds.position != expected) | (rounds.remaining != left)

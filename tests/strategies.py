@@ -19,7 +19,7 @@ def marginals(draw, max_rounds=4, max_depth=4, max_rank=4):
     else:
         weight = np.random.default_rng(draw(st.integers(0, 2**32 - 1))).gamma(0.4, size=rounds * depth * rank)
     weight = weight.reshape(shape)
-    mass = np.where(weight.sum(axis=2, keepdims=True) > 1, weight / weight.sum(axis=2, keepdims=True), weight)
+    mass = weight / np.maximum(weight.sum(axis=2, keepdims=True), 1)
     with np.errstate(divide="ignore"):
         logq = np.minimum(np.log(mass), 0.0)
     start = np.array(draw(st.lists(st.integers(0, 50), min_size=depth, max_size=depth)))

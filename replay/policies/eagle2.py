@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from replay.forest import Forest, gather
 from replay.policies import require_counts
@@ -33,23 +34,25 @@ class Eagle2:
 
     def __call__(self, marginals: Marginals) -> Forest:
         universe = marginals.head(rank_cap=self.frontier)
+        score, parent, depth, rank = self._candidates(universe)
+        # Stable, and candidates stand in order of depth: of equal scores the shorter comes first (Theorem 1).
+        order = np.argsort(-score, axis=1, kind="stable")[:, : self.budget]
+        column = np.zeros((len(universe), 1 + score.shape[1]), np.intp)  # of each candidate; 0 is the root
+        np.put_along_axis(column, order + 1, np.arange(1, order.shape[1] + 1)[None], axis=1)
+        parent, depth, rank = (np.take_along_axis(a, order, axis=1) for a in (parent, depth, rank))
+        return gather(universe, np.take_along_axis(column, parent, axis=1), depth, rank)
+
+    def _candidates(self, universe: Marginals) -> list[NDArray[Any]]:
+        """Score, parent (candidates count from 1, the root is 0), depth and rank, (B, C) each, in order of depth."""
         rounds, width = len(universe), universe.rank_kept
         score, node = np.zeros((rounds, 1)), np.zeros((rounds, 1), np.intp)  # the frontier, (B, F)
-        scores, parents, depths, ranks = [score], [node - 1], [node], [node]  # all candidates, the root first
+        levels, first = [], 1
         for depth in range(universe.depth_max):
-            child = (score[:, :, None] + universe.logq[:, depth, None, :]).reshape(rounds, -1)  # (B, F*K)
-            first = sum(s.shape[1] for s in scores)
-            scores.append(child)
-            parents.append(np.repeat(node, width, axis=1))
-            depths.append(np.full(child.shape, depth + 1))
-            ranks.append(np.tile(np.arange(width), (rounds, score.shape[1])))
+            size = score.shape[1] * width
+            child = (score[:, :, None] + universe.logq[:, depth, None, :]).reshape(rounds, size)
+            rank = np.broadcast_to(np.tile(np.arange(width), score.shape[1]), child.shape)
+            levels.append((child, np.repeat(node, width, axis=1), np.full(child.shape, depth + 1), rank))
             best = np.argsort(-child, axis=1, kind="stable")[:, : self.frontier]
             score, node = np.take_along_axis(child, best, axis=1), first + best
-        # Stable, and candidates stand in order of depth: of equal scores the shorter comes first (Theorem 1).
-        order = np.argsort(-np.hstack(scores), axis=1, kind="stable")[:, : self.budget + 1]
-        place = np.zeros((rounds, sum(s.shape[1] for s in scores)), np.intp)
-        np.put_along_axis(place, order, np.arange(order.shape[1])[None, :], axis=1)
-        parent, depth_of, rank = (
-            np.take_along_axis(np.hstack(a), order, axis=1)[:, 1:] for a in (parents, depths, ranks)
-        )
-        return gather(universe, np.take_along_axis(place, parent, axis=1), depth_of, rank)
+            first += size
+        return [np.hstack(part) for part in zip(*levels, strict=True)]
