@@ -5,6 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 
+def first_line(error: BaseException) -> str:
+    """What an error of another library says, in one line."""
+    return next(iter(str(error).splitlines()), type(error).__name__)
+
+
 class CastsimError(Exception):
     """Base of all errors that are about the input, not about castsim."""
 

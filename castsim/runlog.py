@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from castsim.errors import RunLogError
+from castsim.errors import RunLogError, first_line
 from castsim.manifest import NAME, REWRITE, Facts, FileEntry, Manifest, read_manifest
 from replay import Marginals, Rounds, RowError
 from replay.rounds import ID_LIMIT, refuse
@@ -68,6 +69,7 @@ class Shard:
             _refuse(file, frame[column].is_null().to_numpy(), f"{column} is missing")
         _refuse(file, ~frame["finish"].is_in(FINISH).fill_null(False).to_numpy(), f"finish is none of {FINISH}")
         _refuse(file, (frame["output_tokens"].list.len() < 1).to_numpy(), "the output has no token")
+        _refuse(file, frame["prompt"].is_duplicated().to_numpy(), "two sequences have its prompt number")
         _refuse(file, (frame["output_tokens"].list.min().fill_null(0) < 0).to_numpy(), "a token id is negative")
         return frame
 
@@ -86,10 +88,8 @@ class Shard:
                 _refuse(file, frame[column].is_null().to_numpy(), f"{column} is missing", place)
         rounds = _with_continuation(self, frame, sequences)
         if self.facts.layout == "dense":
-            try:
+            with _rows_named(file, place):
                 dense_spans(rounds)
-            except ValueError as error:
-                raise RunLogError(file, str(error), REWRITE) from error
         return rounds
 
 
@@ -116,9 +116,18 @@ class Run:
         ]
 
     def sequences(self) -> pl.DataFrame:
-        """All prompts, columns `SEQUENCES`."""
-        frames = [shard.read_sequences() for shard in self.shards]
-        return pl.concat(frames) if frames else pl.DataFrame(schema=SEQUENCES)
+        """All prompts, columns `SEQUENCES`.
+
+        Raises:
+            RunLogError: from reading, or where two shards have a prompt in common.
+        """
+        whole = pl.concat(
+            [pl.DataFrame(schema=SEQUENCES), *(s.read_sequences().select(*SEQUENCES) for s in self.shards)]
+        )
+        for column in ("prompt", "prompt_id"):
+            if whole[column].is_duplicated().any():
+                raise RunLogError(self.folder, f"has two sequences with one {column}", REWRITE)
+        return whole
 
     def rounds(self, prompts: Sequence[int] | None = None) -> Iterator[Rounds]:
         """The rounds shard by shard, optionally of some prompts: memory is bounded by a shard."""
@@ -159,7 +168,7 @@ def _read(folder: Path, entry: FileEntry, schema: pl.Schema, prompts: Sequence[i
             lazy = lazy.filter(pl.col("prompt").is_in(list(prompts)))
         frame = lazy.select("row", *schema).collect()
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-        raise RunLogError(file, f"is not a readable Parquet file ({str(error).splitlines()[0]})", REWRITE) from error
+        raise RunLogError(file, f"is not a readable Parquet file ({first_line(error)})", REWRITE) from error
     if prompts is None and len(frame) != entry.rows:
         raise RunLogError(file, f"has {len(frame)} rows, the manifest says {entry.rows}", REWRITE)
     return frame
@@ -167,9 +176,18 @@ def _read(folder: Path, entry: FileEntry, schema: pl.Schema, prompts: Sequence[i
 
 def _refuse(file: Path, bad: NDArray[np.bool_], problem: str, place: NDArray[np.integer] | None = None) -> None:
     """Raise `RunLogError` for the first True of `bad` (rows,); `place` gives the rows' numbers in the file."""
-    if bad.any():
-        row = int(bad.argmax()) if place is None else int(place[bad.argmax()])
-        raise RunLogError(file, problem, REWRITE, row=row, row_group=_row_group(file, row))
+    with _rows_named(file, np.arange(len(bad)) if place is None else place):
+        refuse(bad, problem)
+
+
+@contextmanager
+def _rows_named(file: Path, place: NDArray[np.integer]) -> Iterator[None]:
+    """Turn a batch's `RowError` into a `RunLogError`; `place` gives the rows' numbers in the file."""
+    try:
+        yield
+    except RowError as error:
+        row = int(place[error.row])
+        raise RunLogError(file, error.problem, REWRITE, row=row, row_group=_row_group(file, row)) from error
 
 
 def _row_group(file: Path, row: int) -> int:
@@ -205,10 +223,7 @@ def _with_continuation(shard: Shard, frame: pl.DataFrame, sequences: pl.DataFram
     depth = np.arange(shard.facts.depth_max)
     inside = depth < remaining[:, None]
     continuation = np.where(inside, output[np.where(inside, start[:, None] + 1 + depth, 0)], -1)
-    try:
+    with _rows_named(file, place):
         marginals = Marginals(frame["token"].to_numpy(), frame["logq"].to_numpy())
         refuse(marginals.token >= (shard.facts.vocab_size or ID_LIMIT), "a token id is outside the vocabulary")
         return Rounds(marginals, continuation, np.minimum(remaining, len(depth)), prompt, position, remaining)
-    except RowError as error:
-        row = int(place[error.row])
-        raise RunLogError(file, error.problem, REWRITE, row=row, row_group=_row_group(file, row)) from error

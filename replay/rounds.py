@@ -67,11 +67,7 @@ class Marginals:
     logq: FloatArray
 
     def __post_init__(self) -> None:
-        token, logq = _ids(self.token, "token"), np.asarray(self.logq)
-        if token.ndim != 3 or token.shape != logq.shape or 0 in token.shape[1:]:
-            raise ValueError(f"token and logq must share one shape (B, L, K), not {token.shape} and {logq.shape}")
-        if logq.dtype not in (np.float32, np.float64):
-            raise ValueError(f"logq must be float32 or float64, not {logq.dtype}")
+        token, logq = _candidates(self.token, self.logq)
         refuse((token < 0) | (token >= ID_LIMIT), "a token id is negative or over 2**31 - 1")
         refuse(np.isnan(logq), "a log-probability is NaN")
         refuse(logq > 0, "a log-probability is positive")
@@ -87,8 +83,7 @@ class Marginals:
     @classmethod
     def ranked(cls, token: ArrayLike, logq: ArrayLike) -> Marginals:
         """Marginals from candidates in any order: sorts by log-probability, equal ones by id."""
-        ids: Any = _ids(token, "token")
-        scores = np.asarray(logq)
+        ids, scores = _candidates(token, logq)
         order = np.lexsort((ids, -scores), axis=-1)  # (B, L, K)
         return cls(np.take_along_axis(ids, order, axis=-1), np.take_along_axis(scores, order, axis=-1))
 
@@ -118,6 +113,16 @@ class Marginals:
         object.__setattr__(part, "token", self.token[index])
         object.__setattr__(part, "logq", self.logq[index])
         return part
+
+
+def _candidates(token: ArrayLike, logq: ArrayLike) -> tuple[NDArray[Any], FloatArray]:
+    """Both as arrays of one shape (B, L, K), of types that can hold ids and log-probabilities."""
+    ids, scores = _ids(token, "token"), np.asarray(logq)
+    if ids.ndim != 3 or ids.shape != scores.shape or 0 in ids.shape[1:]:
+        raise ValueError(f"token and logq must share one shape (B, L, K), not {ids.shape} and {scores.shape}")
+    if scores.dtype not in (np.float32, np.float64):
+        raise ValueError(f"logq must be float32 or float64, not {scores.dtype}")
+    return ids, scores
 
 
 def _ties_by_id(token: NDArray[np.int32], logq: FloatArray) -> tuple[NDArray[np.int32], FloatArray]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from replay.rounds import Rounds
+from replay.rounds import Rounds, refuse
 
 
 def walk(rounds: Rounds, committed: NDArray[np.int32]) -> NDArray[np.bool_]:
@@ -42,16 +42,15 @@ def dense_spans(rounds: Rounds) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """First row and row behind the last of each prompt of a dense log.
 
     Raises:
-        ValueError: a prompt's rows are not its positions 0..remaining, in order and complete.
+        RowError: a prompt's rows are not all its positions 0, 1, ..., together and in order.
     """
     first = np.flatnonzero(np.diff(rounds.prompt, prepend=-1))  # prompt ids are never negative
     stop = np.append(first, len(rounds))[1:]
     expected = np.arange(len(rounds)) - np.repeat(first, stop - first)
     left = np.repeat(stop, stop - first) - np.arange(len(rounds))
-    wrong = (rounds.position != expected) | (rounds.remaining != left)
-    if wrong.any():
-        row = int(wrong.argmax())
-        raise ValueError(f"row {row}: position {rounds.position[row]} of a dense log should be {expected[row]}")
-    if len(np.unique(rounds.prompt[first])) != len(first):
-        raise ValueError("a prompt's rows do not stand together")
+    refuse(rounds.position != expected, "its position does not follow the row before, as in a dense log")
+    refuse(rounds.remaining != left, "its prompt lacks the rows of its last positions, which a dense log has")
+    again = np.ones(len(first), bool)
+    again[np.unique(rounds.prompt[first], return_index=True)[1]] = False
+    refuse(np.isin(np.arange(len(rounds)), first[again]), "its prompt's rows do not stand together")
     return first, stop

@@ -24,7 +24,7 @@ ARRAYS = {"prompt": 1, "position": 1, "root": 1, "token": 3, "logq": 3}  # name:
 def read(file: Path, options: ImportOptions) -> Foreign:
     """A dense run. Raises `ForeignError` for a damaged archive, missing arrays, or sequences that do not fit."""
     try:
-        with np.load(file, allow_pickle=False) as archive:
+        with file.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in ARRAYS}
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise ForeignError(

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from castsim.errors import ForeignError
+from castsim.errors import ForeignError, first_line
 from castsim.foreign import Foreign, ImportOptions, sequences_frame
 from castsim.manifest import Facts
 
@@ -70,7 +70,7 @@ def _load(file: Path) -> list[dict[str, Any]]:
     except (OSError, RuntimeError, ValueError, EOFError, KeyError, AttributeError, pickle.UnpicklingError) as error:
         raise ForeignError(
             file,
-            f"is refused by torch's weights-only reader ({str(error).splitlines()[0]})",
+            f"is refused by torch's weights-only reader ({first_line(error)})",
             "export it as tensors and numbers only",
         ) from error
     if not isinstance(rounds, list) or not rounds:

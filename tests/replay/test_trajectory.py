@@ -75,9 +75,9 @@ def test_scenario_9_walked_per_round_and_dense_average_differ():
 @pytest.mark.parametrize(
     ("field", "change", "words"),
     [
-        ("position", lambda p: p[[0, 2, 1, 3, 4]], "row 1: position 2 of a dense log should be 1"),
-        ("prompt", lambda p: np.array([0, 0, 1, 0, 0]), "should be 0"),
-        ("remaining", lambda r: r + 1, "dense log"),
+        ("position", lambda p: p[[0, 2, 1, 3, 4]], "row 1: its position does not follow"),
+        ("prompt", lambda p: np.array([0, 0, 1, 0, 0]), "row 2: its position does not follow"),
+        ("remaining", lambda r: r + 1, "row 0: its prompt lacks the rows"),
     ],
 )
 def test_rows_that_are_no_dense_log(field, change, words):

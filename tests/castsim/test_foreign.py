@@ -1,0 +1,326 @@
+"""Import of other programs' logs: the same rounds in every layout, and clear refusals."""
+
+import json
+
+import numpy as np
+import pytest
+import runs
+
+from castsim.errors import CastsimError, ForeignError, OptionError, RunLogError
+from castsim.foreign import ImportOptions, import_run, told_facts
+from castsim.runlog import open_run
+from replay import accepted, policy_entry_budgets, walk
+from replay.policies.chain import Chain
+
+FIELDS = ("continuation", "known", "prompt", "position", "remaining")
+
+
+def source(lengths=(9, 5, 12, 2)):
+    """A run as (sequences as dicts, rounds)."""
+    sequences, rounds = runs.prompts(list(lengths))
+    return sequences.drop("prompt", "finish").to_dicts(), rounds
+
+
+def write_npz(folder, sequences, rounds, **changes):
+    root = [sequences[i]["output_tokens"][p] for i, p in zip(rounds.prompt, rounds.position, strict=True)]
+    arrays = {
+        "prompt": rounds.prompt,
+        "position": rounds.position,
+        "root": np.array(root, np.int32),
+        "token": rounds.marginals.token,
+        "logq": rounds.marginals.logq,
+    }
+    arrays = {k: v for k, v in {**arrays, **changes}.items() if v is not None}
+    np.savez_compressed(folder / "x_dense.npz", **arrays)
+    (folder / "x_sequences.json").write_text(json.dumps(sequences))
+    return folder / "x_dense.npz"
+
+
+def jsonl_lines(sequences, rounds):
+    lines = []
+    for i, sequence in enumerate(sequences):
+        rows = np.flatnonzero(rounds.prompt == i)
+        entries = [
+            {
+                "position": int(rounds.position[r]),
+                "token": rounds.marginals.token[r].tolist(),
+                "logq": rounds.marginals.logq[r].astype(float).tolist(),
+            }
+            for r in rows
+        ]
+        lines.append(json.dumps({**sequence, "rounds": entries}, ensure_ascii=False))
+    return lines
+
+
+def same_rounds(folder, expected):
+    (found,) = open_run(folder).rounds()
+    for name in FIELDS:
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), err_msg=name)
+    np.testing.assert_array_equal(found.marginals.token, expected.marginals.token)
+    np.testing.assert_array_equal(found.marginals.logq, expected.marginals.logq)
+
+
+def test_npz_becomes_the_same_rounds(tmp_path):
+    sequences, rounds = source()
+    facts = import_run(write_npz(tmp_path, sequences, rounds), tmp_path / "run", ImportOptions())
+    assert facts.layout == "dense"
+    same_rounds(tmp_path / "run", rounds)
+
+
+def test_jsonl_becomes_the_same_rounds(tmp_path):
+    sequences, rounds = source()
+    (tmp_path / "x.jsonl").write_text("\n".join(jsonl_lines(sequences, rounds)) + "\n\n")
+    facts = import_run(tmp_path / "x.jsonl", tmp_path / "run", ImportOptions())
+    assert facts.layout == "dense"
+    same_rounds(tmp_path / "run", rounds)
+
+
+def test_candidates_in_any_order_are_ranked(tmp_path):
+    """Scenario 16: shuffling the columns of a log changes nothing."""
+    sequences, rounds = source()
+    shuffle = [2, 0, 3, 1]
+    changes = {"token": rounds.marginals.token[:, :, shuffle], "logq": rounds.marginals.logq[:, :, shuffle]}
+    import_run(write_npz(tmp_path, sequences, rounds, **changes), tmp_path / "run", ImportOptions())
+    same_rounds(tmp_path / "run", rounds)
+
+
+@pytest.mark.parametrize("kind", [np.uint32, np.int64, np.uint16])
+def test_scenario_31_token_ids_of_any_type(tmp_path, kind):
+    sequences, rounds = source()
+    changes = {"token": rounds.marginals.token.astype(kind), "position": rounds.position.astype(kind)}
+    import_run(write_npz(tmp_path, sequences, rounds, **changes), tmp_path / "run", ImportOptions())
+    same_rounds(tmp_path / "run", rounds)
+
+
+def test_scenario_1_what_follows_an_end_of_sequence_is_no_answer(tmp_path):
+    sequences, rounds = source([9])
+    tokens = sequences[0]["output_tokens"]
+    file = write_npz(tmp_path, sequences, rounds)
+    facts = import_run(file, tmp_path / "run", ImportOptions(eos_ids=(tokens[4],)))
+    (found,) = open_run(tmp_path / "run").rounds()
+    assert found.remaining.tolist() == [4, 3, 2, 1]  # positions 0..3; the end of sequence at 4 is the last token
+    assert found.continuation[3].tolist() == [tokens[4], -1, -1]
+    assert open_run(tmp_path / "run").sequences()["finish"].to_list() == ["stop"]
+    assert "1 outputs ran on" in facts.notes[0]
+
+
+def test_only_so_many_prompts_a_domain(tmp_path):
+    sequences, rounds = source()
+    import_run(write_npz(tmp_path, sequences, rounds), tmp_path / "run", ImportOptions(per_domain=1))
+    assert open_run(tmp_path / "run").sequences()["prompt_id"].to_list() == ["p0", "p1"]
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "words"),
+    [
+        ("logq", lambda a: a * np.nan, "NaN"),
+        ("logq", lambda a: -a, "positive"),
+        ("logq", lambda a: a.astype(str), "float32 or float64"),
+        ("logq", lambda a: a[:, :, :2], "one shape"),
+        ("token", lambda a: a * 0, "twice"),
+        ("token", lambda a: a - 100, "negative"),
+        ("token", lambda a: a + 100, "outside the vocabulary"),
+        ("token", lambda a: a.astype(float), "not integer"),
+        ("token", lambda a: a[:5], "shape"),
+        ("token", lambda a: a[:, :, :0], "no candidates"),
+        ("token", lambda _: None, "needs the arrays"),
+        ("prompt", lambda a: a + 1, "is not token"),
+        ("position", lambda a: a + 1, "is not token"),
+        ("position", lambda a: a - 1, "is not token"),
+        ("token", lambda a: a.astype(object), "cannot be read"),
+    ],
+)
+def test_a_bad_npz_is_refused_and_leaves_nothing(tmp_path, name, change, words):
+    sequences, rounds = source()
+    array = getattr(rounds, name, None)
+    array = getattr(rounds.marginals, name) if array is None else array
+    file = write_npz(tmp_path, sequences, rounds, **{name: change(array)})
+    with pytest.raises(CastsimError, match=words):
+        import_run(file, tmp_path / "run", ImportOptions(facts={"vocab_size": runs.VOCAB}))
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["x_dense.npz", "x_sequences.json"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        "[1]",
+        '[{"prompt_id": "a"}]',
+        "[" * 90_000,
+        '[{"prompt_id": 1, "domain": [], "prompt_tokens": 3, "output_tokens": "x"}]',
+    ],
+)
+def test_sequences_that_are_none(tmp_path, text):
+    file = write_npz(tmp_path, *source())
+    (tmp_path / "x_sequences.json").write_text(text)
+    with pytest.raises(ForeignError):
+        import_run(file, tmp_path / "run", ImportOptions())
+
+
+def test_a_file_that_is_no_log(tmp_path):
+    (tmp_path / "x.npz").write_bytes(b"PK\x03\x04 no archive")
+    (tmp_path / "x.csv").touch()
+    for name, words in (("x.npz", "cannot be read"), ("x.csv", "no known layout"), ("y.npz", "is not a file")):
+        with pytest.raises(ForeignError, match=words):
+            import_run(tmp_path / name, tmp_path / "run", ImportOptions())
+
+
+def test_an_existing_folder_is_left_alone(tmp_path):
+    (tmp_path / "run").mkdir()
+    with pytest.raises(RunLogError, match="exists already"):
+        import_run(write_npz(tmp_path, *source()), tmp_path / "run", ImportOptions())
+
+
+@pytest.mark.parametrize("pair", ["colour=red", "vocab_size=many", "vocab_size=0", "target", "simulated=true"])
+def test_facts_that_nobody_may_tell(pair):
+    with pytest.raises(OptionError, match="--fact"):
+        told_facts([pair])
+
+
+def multibyte(lines):
+    """Give the last line a domain of two-byte letters, so that a cut can fall inside one."""
+    last = json.loads(lines[-1])
+    return [*lines[:-1], json.dumps({**last, "domain": "ééé"}, ensure_ascii=False)]
+
+
+@pytest.mark.parametrize("where", ["number", "letter", "newline", "blank"])
+def test_scenario_33_a_torn_last_line_is_dropped_and_counted(tmp_path, where):
+    sequences, rounds = source()
+    lines = [line.encode() for line in multibyte(jsonl_lines(sequences, rounds))]
+    head = b"\n".join(lines[:-1]) + b"\n"
+    cut = {
+        "number": lines[-1][: lines[-1].rindex(b"position") + 11],
+        "letter": lines[-1][: lines[-1].index("é".encode()) + 1],
+        "newline": b"",
+        "blank": b"\n",
+    }[where]
+    (tmp_path / "x.jsonl").write_bytes(head + cut)
+    facts = import_run(tmp_path / "x.jsonl", tmp_path / "run", ImportOptions())
+    assert open_run(tmp_path / "run").manifest.prompts == 3  # whole prompts only
+    assert any("torn" in note for note in facts.notes) == (where in ("number", "letter"))
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [("{", "line 2 is not JSON"), ('{"prompt_id": "a"}', "line 2 lacks a field"), ("3", "line 2 lacks a field")],
+)
+def test_scenario_33_a_torn_middle_line_is_an_error_with_its_number(tmp_path, line, words):
+    lines = jsonl_lines(*source())
+    (tmp_path / "x.jsonl").write_text("\n".join([lines[0], line, *lines[2:]]) + "\n")
+    with pytest.raises(ForeignError, match=words):
+        import_run(tmp_path / "x.jsonl", tmp_path / "run", ImportOptions())
+
+
+def test_a_jsonl_with_some_positions_is_sparse(tmp_path):
+    sequences, rounds = source()
+    some = rounds.take(rounds.position % 2 == 0)
+    (tmp_path / "x.jsonl").write_text("\n".join(jsonl_lines(sequences, some)) + "\n")
+    assert import_run(tmp_path / "x.jsonl", tmp_path / "run", ImportOptions()).layout == "sparse"
+    same_rounds(tmp_path / "run", some)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "\n", '{"prompt_id":"a","domain":"d","prompt_tokens":[],"output_tokens":[1,2],"rounds":[]}\n']
+)
+def test_a_jsonl_without_rounds(tmp_path, text):
+    (tmp_path / "x.jsonl").write_text(text)
+    with pytest.raises(ForeignError):
+        import_run(tmp_path / "x.jsonl", tmp_path / "run", ImportOptions())
+
+
+# The .pt layout needs torch, which neither the main job nor these tests install; .ci/run adds it and runs these too.
+
+
+def chain_rounds(sequences, rounds):
+    """The rows that the chain plays, with what it accepts."""
+    entry, _ = policy_entry_budgets(Chain(budget=runs.DEPTH), rounds)
+    played = accepted(entry, [runs.DEPTH])
+    rows = np.flatnonzero(walk(rounds, np.minimum(played + 1, rounds.remaining[:, None]))[:, 0])
+    return [(int(r), int(played[r, 0])) for r in rows]
+
+
+def write_pt(torch, file, sequences, rounds):
+    """The layout of the paper's public code: the chain's rounds one after another, logits without a normaliser."""
+    entries = [
+        {
+            "accepted": a,
+            "top_idx": torch.tensor(rounds.marginals.token[r].astype(np.int64)),
+            "top_val": torch.tensor(rounds.marginals.logq[r] + 3.0),
+            "realized": torch.tensor(rounds.continuation[r, : rounds.known[r]].astype(np.int64)),
+        }
+        for r, a in chain_rounds(sequences, rounds)
+    ]
+    torch.save(entries, file)
+    return file
+
+
+def test_pt_rounds_are_joined_into_prompts(tmp_path):
+    torch = pytest.importorskip("torch")
+    sequences, rounds = source([40, 35, 28])
+    facts = import_run(
+        write_pt(torch, tmp_path / "x.pt", sequences, rounds), tmp_path / "run", ImportOptions(domain="a")
+    )
+    assert (facts.layout, facts.logged_by, facts.normaliser) == ("sparse", "chain", "kept_ranks")
+    run = open_run(tmp_path / "run")
+    (found,) = run.rounds()
+    rows = [r for r, _ in chain_rounds(sequences, rounds)]
+    for name in FIELDS:
+        np.testing.assert_array_equal(getattr(found, name), getattr(rounds.take(np.array(rows)), name), err_msg=name)
+    outputs = run.sequences()["output_tokens"].to_list()
+    for output, sequence in zip(outputs, sequences, strict=True):
+        pairs = list(zip(output, sequence["output_tokens"], strict=True))
+        assert all(ours in (None, true) for ours, true in pairs)
+        assert pairs[0][0] is None  # the prefill token is in no row
+    mass = np.exp(found.marginals.logq.astype(float)).sum(axis=2)
+    np.testing.assert_allclose(mass, 1, atol=1e-5)  # normalised over what is kept, and the manifest says so
+    assert "upper bounds" in facts.notes[0]
+
+
+def test_pt_rounds_that_do_not_join_begin_a_new_prompt(tmp_path):
+    torch = pytest.importorskip("torch")
+    file = write_pt(torch, tmp_path / "x.pt", *source([40]))
+    entries = torch.load(file, weights_only=True)
+    torch.save(entries[:4] + entries[5:], file)
+    facts = import_run(file, tmp_path / "run", ImportOptions())
+    assert "1 rounds do not continue the one before" in " ".join(facts.notes)
+    assert open_run(tmp_path / "run").manifest.prompts == 2
+
+
+class Hostile:
+    """What unpickling would run."""
+
+    def __reduce__(self):
+        return (exec, ("raise SystemExit('ran')",))
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ([Hostile()], "weights-only"),
+        ({"a": 1}, "not a list of rounds"),
+        ([], "not a list of rounds"),
+        ([{"accepted": 1}], "round 0 lacks"),
+        ([3], "round 0 lacks"),
+    ],
+)
+def test_a_hostile_or_strange_pt_is_refused_not_run(tmp_path, content, words):
+    torch = pytest.importorskip("torch")
+    torch.save(content, tmp_path / "x.pt")
+    with pytest.raises(ForeignError, match=words):
+        import_run(tmp_path / "x.pt", tmp_path / "run", ImportOptions())
+
+
+@pytest.mark.parametrize("raw", [b"", b"PK\x03\x04", b"no torch file"])
+def test_a_damaged_pt_is_refused(tmp_path, raw):
+    pytest.importorskip("torch")
+    (tmp_path / "x.pt").write_bytes(raw)
+    with pytest.raises(ForeignError, match="weights-only"):
+        import_run(tmp_path / "x.pt", tmp_path / "run", ImportOptions())
+
+
+def test_a_pt_without_torch_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "torch", None)
+    (tmp_path / "x.pt").touch()
+    with pytest.raises(ForeignError, match=r"castsim\[pt\]"):
+        import_run(tmp_path / "x.pt", tmp_path / "run", ImportOptions())

@@ -1,0 +1,255 @@
+"""Run folders: what is written is what is read, and nothing unsound is read."""
+
+import hashlib
+import json
+import shutil
+
+import numpy as np
+import polars as pl
+import pytest
+import runs
+
+from castsim.errors import RunLogError
+from castsim.manifest import NAME, Manifest, read_manifest, write_manifest
+from castsim.runlog import open_run
+from castsim.runwriter import RunWriter, rounds_frame, whole_run
+
+ROUNDS, SEQUENCES = "rounds-00000.parquet", "sequences-00000.parquet"
+FIELDS = ("continuation", "known", "prompt", "position", "remaining")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return runs.write(tmp_path / "run", [runs.prompts([9, 5, 12, 2])])
+
+
+def read(folder):
+    return list(open_run(folder).rounds())
+
+
+def test_a_run_reads_back_field_by_field(folder):
+    _, expected = runs.prompts([9, 5, 12, 2])
+    (found,) = read(folder)
+    for name in FIELDS:
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), err_msg=name)
+    np.testing.assert_array_equal(found.marginals.token, expected.marginals.token)
+    np.testing.assert_array_equal(found.marginals.logq, expected.marginals.logq)
+
+
+def test_shards_and_row_groups_do_not_matter(tmp_path):
+    lengths = [9, 5, 12, 2]
+    one = runs.write(tmp_path / "one", [runs.prompts(lengths)])
+    alone = [runs.prompts([n], seed=i, first=i) for i, n in enumerate(lengths)]
+    many = runs.write(tmp_path / "many", alone)
+    assert [len(rounds) for rounds in read(many)] == [8, 4, 11, 1]
+    assert open_run(many).manifest.rounds == open_run(one).manifest.rounds == 24
+    runs.alter(one, ROUNDS)  # now in row groups of 8
+    assert len(read(one)[0]) == 24
+
+
+def test_prompts_are_chosen_lazily_and_alone(tmp_path):
+    folder = runs.write(tmp_path / "run", [runs.prompts([9, 5]), runs.prompts([4, 6], first=2)])
+    found = list(open_run(folder).rounds([1, 3]))
+    assert [sorted(set(r.prompt.tolist())) for r in found] == [[1], [3]]
+    assert [len(r) for r in found] == [4, 5]
+
+
+@pytest.mark.parametrize("kind", [pl.UInt32, pl.Int64, pl.Int32])
+def test_scenario_31_any_integer_type_is_written_as_int32(tmp_path, kind):
+    sequences, rounds = runs.prompts([7])
+    frame = rounds_frame(rounds, sequences).with_columns(pl.col("prompt", "position", "root").cast(kind))
+    with RunWriter(tmp_path / "run", runs.facts()) as writer:
+        writer.add(sequences, frame)
+    assert read(tmp_path / "run")[0].position.tolist() == list(range(6))
+
+
+def deeper(value):
+    """A column of marginals with one changed number in row 10: position 1, last rank."""
+
+    def change(frame, name):
+        array = frame[name].to_numpy().copy()
+        array[10, 1, -1] = value(array[10, 1]) if callable(value) else value
+        return pl.Series(name, array, dtype=frame.schema[name])
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "words"),
+    [
+        ("logq", np.nan, "a log-probability is NaN"),
+        ("logq", 0.5, "a log-probability is positive"),
+        ("logq", 0.0, "not sorted"),
+        ("token", -7, "negative"),
+        ("token", runs.VOCAB, "outside the vocabulary"),
+        ("token", lambda row: row[0], "the same candidate twice"),
+    ],
+)
+def test_a_bad_marginal_is_named_by_file_row_group_and_row(folder, column, value, words):
+    frame = pl.read_parquet(folder / ROUNDS)
+    runs.alter(folder, ROUNDS, deeper(value)(frame, column))
+    with pytest.raises(RunLogError, match=words) as caught:
+        read(folder)
+    assert (caught.value.file.name, caught.value.row_group, caught.value.row) == (ROUNDS, 1, 10)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "words"),
+    [
+        (ROUNDS, pl.col("position") + 1, "position is not followed by a token"),
+        (ROUNDS, pl.col("position").reverse().over("prompt"), "root is not the output's token"),
+        (ROUNDS, pl.col("position") * 0 - 1, "position is not followed by a token"),
+        (ROUNDS, pl.col("root") + 1, "root is not the output's token"),
+        (ROUNDS, pl.col("prompt") + 9, "its prompt is not among the sequences"),
+        (ROUNDS, pl.lit(None, pl.Int32).alias("position"), "position is missing"),
+        (ROUNDS, pl.col("position").cast(pl.Int64), "column position is Int64, not Int32"),
+        (ROUNDS, pl.col("token").cast(pl.Array(pl.Int64, (3, 4))), "column token is"),
+        (SEQUENCES, pl.lit("maybe").alias("finish"), "finish is none of"),
+        (SEQUENCES, pl.col("output_tokens").list.head(0), "the output has no token"),
+        (SEQUENCES, pl.lit(None, pl.String).alias("domain"), "domain is missing"),
+        (SEQUENCES, (pl.col("output_tokens") * 0) - 5, "a token id is negative"),
+        (SEQUENCES, pl.lit(0, pl.Int32).alias("prompt"), "two sequences have its prompt number"),
+    ],
+)
+def test_a_bad_column_is_named(folder, name, change, words):
+    runs.alter(folder, name, change)
+    with pytest.raises(RunLogError, match=words) as caught:
+        read(folder)
+    assert caught.value.file.name == name
+
+
+def test_a_dense_log_with_a_missing_row_is_no_dense_log(folder):
+    frame = pl.read_parquet(folder / ROUNDS)
+    pl.concat([frame[:3], frame[4:]]).write_parquet(folder / ROUNDS)
+    runs.reseal(folder, rounds=23)
+    with pytest.raises(RunLogError, match="row 3: its position does not follow"):
+        read(folder)
+
+
+@pytest.mark.parametrize(("name", "value"), [("depth_max", 4), ("rank_kept", 5), ("depth_max", 2)])
+def test_a_manifest_that_disagrees_with_its_files(folder, name, value):
+    runs.reseal(folder, facts=runs.facts(**{name: value}).model_dump())
+    with pytest.raises(RunLogError, match="as the manifest says"):
+        read(folder)
+
+
+@pytest.mark.parametrize("cut", [0, 3, 500, -1, -9])
+def test_scenario_33_a_truncated_parquet_is_an_error_not_fewer_rows(folder, cut):
+    file = folder / ROUNDS
+    file.write_bytes(file.read_bytes()[:cut])
+    with pytest.raises(RunLogError, match="damaged or cut short"):
+        read(folder)
+
+
+def test_a_truncated_parquet_is_an_error_even_if_the_digest_fits(folder):
+    """A shard without a footer, as a killed writer that never reached its manifest would leave it."""
+    file = folder / ROUNDS
+    file.write_bytes(file.read_bytes()[:-9])
+    manifest = json.loads((folder / NAME).read_text())
+    for entry in manifest["files"]:
+        if entry["name"] == ROUNDS:
+            entry["sha256"] = hashlib.sha256(file.read_bytes()).hexdigest()
+    write_manifest(folder, Manifest.model_validate(manifest))
+    with pytest.raises(RunLogError, match="not a readable Parquet file"):
+        read(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda m: m.pop("rounds"), "rounds: field required"),
+        (lambda m: m.update(rounds="24"), "rounds: input should be a valid integer"),
+        (lambda m: m.update(extra=1), "extra: extra inputs are not permitted"),
+        (lambda m: m["facts"].update(layout="thick"), "facts.layout"),
+        (lambda m: m["facts"].update(depth_max=0), "facts.depth_max"),
+        (lambda m: m["files"][0].update(name="../../etc/passwd"), "files.0.name"),
+        (lambda m: m.update(rounds=25), "was altered"),
+        (lambda m: m.update(schema_version=99), "schema version 99"),
+        (lambda m: m.update(format="other"), "format"),
+    ],
+)
+def test_a_manifest_is_read_strictly(folder, change, words):
+    manifest = json.loads((folder / NAME).read_text())
+    change(manifest)
+    (folder / NAME).write_text(json.dumps(manifest))
+    with pytest.raises(RunLogError, match=words):
+        read_manifest(folder)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "\x00", "[" * 100_000])
+def test_a_manifest_that_is_no_manifest(folder, text):
+    (folder / NAME).write_text(text)
+    with pytest.raises(RunLogError):
+        read_manifest(folder)
+
+
+def test_two_shards_with_one_prompt_are_refused(tmp_path):
+    folder = runs.write(tmp_path / "run", [runs.prompts([9]), runs.prompts([5])])
+    with pytest.raises(RunLogError, match="two sequences with one prompt"):
+        open_run(folder).sequences()
+
+
+def test_no_folder_an_empty_folder_and_a_file(tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "empty").mkdir()
+    for name, words in (("none", "is not a folder"), ("file", "is not a folder"), ("empty", "no finished run")):
+        with pytest.raises(RunLogError, match=words):
+            open_run(tmp_path / name)
+
+
+def test_a_listed_file_that_is_not_there(folder):
+    (folder / ROUNDS).unlink()
+    with pytest.raises(RunLogError, match="is missing though the manifest lists it"):
+        read(folder)
+
+
+def test_scenario_33_a_killed_writer_resumes_with_whole_prompts(tmp_path):
+    """Killed after one shard and half of the next: the first shard stays, the half is dropped and written again."""
+    folder, shards = tmp_path / "run", [runs.prompts([9, 5]), runs.prompts([4, 6], first=2)]
+    with pytest.raises(KeyboardInterrupt), RunWriter(folder, runs.facts()) as writer:
+        writer.add(shards[0][0], rounds_frame(shards[0][1], shards[0][0]))
+        (folder / "rounds-00001.parquet").write_bytes(b"half a shard")
+        (folder / "sequences-00001.part").write_bytes(b"torn")
+        raise KeyboardInterrupt
+    with pytest.raises(RunLogError, match="no finished run"):
+        open_run(folder)
+    with RunWriter(folder, runs.facts()) as writer:
+        assert writer.prompts_done == {"p0", "p1"}
+        writer.add(shards[1][0], rounds_frame(shards[1][1], shards[1][0]))
+    assert [len(r) for r in read(folder)] == [12, 8]
+    assert sorted(p.name for p in folder.iterdir()) == sorted(
+        [NAME, *(e.name for e in open_run(folder).manifest.files)]
+    )
+
+
+def test_scenario_33_a_second_writer_is_refused(tmp_path):
+    second = pytest.raises(RunLogError, match="being written by another")
+    with RunWriter(tmp_path / "run", runs.facts()), second, RunWriter(tmp_path / "run", runs.facts()):
+        pass
+    with pytest.raises(RunLogError, match="holds a finished run"), RunWriter(tmp_path / "run", runs.facts()):
+        pass
+
+
+def test_resuming_with_other_settings_is_refused(tmp_path):
+    with pytest.raises(KeyboardInterrupt), RunWriter(tmp_path / "run", runs.facts()):
+        raise KeyboardInterrupt
+    with pytest.raises(RunLogError, match="other settings"), RunWriter(tmp_path / "run", runs.facts(seed=1)):
+        pass
+
+
+def test_a_whole_run_appears_at_once_or_not_at_all(tmp_path):
+    shard = runs.prompts([5])
+    with pytest.raises(ZeroDivisionError), whole_run(tmp_path / "run", runs.facts()) as writer:
+        writer.add(shard[0], rounds_frame(shard[1], shard[0]))
+        raise ZeroDivisionError
+    assert list(tmp_path.iterdir()) == []
+    with whole_run(tmp_path / "run", runs.facts()) as writer:
+        writer.add(shard[0], rounds_frame(shard[1], shard[0]))
+    assert len(read(tmp_path / "run")) == 1
+    with pytest.raises(RunLogError, match="exists already"), whole_run(tmp_path / "run", runs.facts()):
+        pass
+
+
+def test_copies_of_a_run_are_runs(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "copy")
+    assert len(read(tmp_path / "copy")) == 1
