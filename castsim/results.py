@@ -35,7 +35,8 @@ def _domain_results(
     run: Run, plan: Plan, tally: Tally, part: NDArray[np.bool_], domain: str, rng: np.random.Generator
 ) -> list[dict[str, Any]]:
     emitted, rounds = (a[part].astype(np.float64) for a in (tally.committed, tally.rounds))  # (P, C)
-    prompts = len(emitted)
+    played = (rounds > 0).all(axis=1)  # the same for all columns: a round is cut, or a prompt empty, for all or none
+    emitted, rounds, prompts = emitted[played], rounds[played], int(played.sum())
 
     def statistics(weight: Array) -> Array:
         """(D, 3 C): mean per prompt, pooled mean, pooled gain over column 0."""
@@ -53,7 +54,7 @@ def _domain_results(
             "domain": domain,
             "mode": "walked" if plan.mode == "walked" else "per_round",
             "rounds_of": rounds_of(run, plan),
-            "prompts": int((rounds[:, c] > 0).sum()),
+            "prompts": prompts,
             "rounds": int(rounds[:, c].sum()),
             "censored": int(tally.censored[part][:, c].sum()),
             "nodes": _number(tally.nodes[part][:, c].sum() / max(rounds[:, c].sum(), 1)),

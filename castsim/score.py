@@ -119,15 +119,16 @@ def _tally(shard: Shard, plan: Plan, prompts: Sequence[int] | None, tables: NDAr
     if plan.mode == "chain_rounds":
         own = walk(rounds, emitted[:, :1])  # the baseline's
         counts, censored = counts & own, censored & own
-    prompt, row = np.unique(rounds.prompt, return_inverse=True)
+    order = np.argsort(rounds.prompt, kind="stable")
+    prompt, first, which = np.unique(rounds.prompt[order], return_index=True, return_inverse=True)
 
     def total(values: NDArray[Any]) -> NDArray[np.int64]:
-        out = np.zeros((len(prompt), *values.shape[1:]), np.int64)
-        np.add.at(out, row, values)
-        return out
+        return np.asarray(np.add.reduceat(values[order], first, axis=0, dtype=np.int64))
 
-    depths = np.arange(rounds.marginals.depth_max + 1)
-    histogram = np.stack([total(counts & (played == a)) for a in depths], axis=2)
+    row, column = np.nonzero(counts[order])
+    shape = (len(prompt), counts.shape[1], rounds.marginals.depth_max + 1)
+    cell = np.ravel_multi_index((which[row], column, played[order][row, column]), shape)
+    histogram = np.bincount(cell, minlength=int(np.prod(shape))).reshape(shape)
     return Tally(prompt, total(counts), total(censored), total(counts * emitted), total(counts * width), histogram)
 
 

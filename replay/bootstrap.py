@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,19 +42,20 @@ def paired_bootstrap(
 
     Source: the paired prompt bootstrap of the paper's Table 3 and appendix D.2 (which draws 10,000).
     """
-    blocks = _weights(prompts, draws, rng)
-    samples = np.concatenate([statistic(block) for block in blocks])  # (draws, C)
+    interval = np.full((2, statistic(np.ones((1, prompts))).shape[1]), np.nan)
     if prompts < 2:
-        return np.full((2, samples.shape[1]), np.nan)
+        return interval
+    samples = np.concatenate([statistic(block) for block in _weights(prompts, draws, rng)])  # (draws, C)
+    known = np.isfinite(samples).any(axis=0)
     tail = (1 - level) / 2
-    return np.asarray(np.nanquantile(samples, [tail, 1 - tail], axis=0))
+    interval[:, known] = np.nanquantile(samples[:, known], [tail, 1 - tail], axis=0)
+    return interval
 
 
-def _weights(prompts: int, draws: int, rng: np.random.Generator) -> list[FloatTable]:
+def _weights(prompts: int, draws: int, rng: np.random.Generator) -> Iterator[FloatTable]:
     """How often each prompt is drawn, (D, P) a block, in blocks of bounded size."""
-    size = max(1, _CELLS_AT_ONCE // max(prompts, 1))
-    share = np.full(prompts, 1 / max(prompts, 1))
-    return [
-        rng.multinomial(prompts, share, size=min(size, draws - start)).astype(np.float64)
-        for start in range(0, draws, size)
-    ]
+    size = max(1, _CELLS_AT_ONCE // prompts)
+    for start in range(0, draws, size):
+        rows = min(size, draws - start)
+        drawn = rng.integers(prompts, size=(rows, prompts)) + prompts * np.arange(rows)[:, None]
+        yield np.bincount(drawn.ravel(), minlength=rows * prompts).reshape(rows, prompts).astype(np.float64)

@@ -6,53 +6,63 @@ import itertools
 import numpy as np
 
 
-def textbook_heap(logq, budget):
-    """Appendix C as printed: pop the best node, push all its children. One round, (L, K) -> [(path, score), ...].
+def textbook_heap(logq):
+    """Appendix C as printed: pop the best node, push all its children. One round, (L, K): yields (path, score).
 
     A path is a tuple of ranks; ties go to the shorter, then the lexicographically earlier path (Theorem 1).
     """
-    depth_max, rank_kept = len(logq), len(logq[0])
-    heap = [(-float(logq[0][r]), 1, (r,)) for r in range(rank_kept)]
+    logq = np.asarray(logq, float).tolist()
+    heap = [(-q, 1, (r,)) for r, q in enumerate(logq[0])]
     heapq.heapify(heap)
-    nodes = []
-    while heap and len(nodes) < budget:
+    while heap:
         cost, depth, path = heapq.heappop(heap)
-        nodes.append((path, -cost))
-        if depth < depth_max:
-            for r in range(rank_kept):
-                heapq.heappush(heap, (cost - float(logq[depth][r]), depth + 1, (*path, r)))
-    return nodes
+        yield path, -cost
+        if depth < len(logq):
+            for r, q in enumerate(logq[depth]):
+                heapq.heappush(heap, (cost - q, depth + 1, (*path, r)))
 
 
-def two_push_heap(logq, budget):
-    """The same nodes with two pushes a pop: next sibling and first child."""
+def two_push_heap(logq):
+    """The same nodes in the same order with two pushes a pop: next sibling and first child."""
+    logq = np.asarray(logq, float).tolist()
     depth_max, rank_kept = len(logq), len(logq[0])
-    heap = [(-float(logq[0][0]), 1, (0,), 0.0)]
-    nodes = []
-    while heap and len(nodes) < budget:
+    heap = [(-logq[0][0], 1, (0,), 0.0)]
+    while heap:
         cost, depth, path, above = heapq.heappop(heap)
-        nodes.append((path, -cost))
+        yield path, -cost
         rank = path[-1] + 1
         if rank < rank_kept:
-            heapq.heappush(heap, (above - float(logq[depth - 1][rank]), depth, (*path[:-1], rank), above))
+            heapq.heappush(heap, (above - logq[depth - 1][rank], depth, (*path[:-1], rank), above))
         if depth < depth_max:
-            heapq.heappush(heap, (cost - float(logq[depth][0]), depth + 1, (*path, 0), cost))
-    return nodes
+            heapq.heappush(heap, (cost - logq[depth][0], depth + 1, (*path, 0), cost))
 
 
 def entry_budgets(token, logq, continuation, known, budget, heap=textbook_heap):
-    """(B, L) place of each true prefix in the heap's order, `budget + 1` where it is not among its nodes."""
+    """(B, L) place of each true prefix in the heap's order, `budget + 1` where it is not among the first `budget`.
+
+    A round's heap is left once its prefixes are found, so that timing it is fair.
+    """
     out = np.full(np.shape(continuation), budget + 1)
     for b in range(len(token)):
-        place = {path: n for n, (path, _) in enumerate(heap(logq[b], budget), start=1)}
-        path = ()
-        for d in range(known[b]):
-            ranks = [r for r in range(token.shape[2]) if token[b, d, r] == continuation[b, d]]
-            if not ranks:
-                break
-            path = (*path, ranks[0])
-            out[b, d] = place.get(path, budget + 1)
+        wanted = true_paths(token[b].tolist(), continuation[b].tolist(), known[b])
+        if wanted:
+            for n, (path, _) in enumerate(itertools.islice(heap(logq[b]), budget), start=1):
+                if path in wanted:
+                    out[b, wanted[path]] = n
+                    if wanted[path] == len(wanted) - 1:
+                        break
     return out
+
+
+def true_paths(token, continuation, known):
+    """Rank strings of the continuation's prefixes, as far as their tokens are candidates, with their depth from 0."""
+    paths, path = {}, ()
+    for d in range(known):
+        if continuation[d] not in token[d]:
+            break
+        path = (*path, token[d].index(continuation[d]))
+        paths[path] = d
+    return paths
 
 
 def universe(depth_max, rank_kept):
