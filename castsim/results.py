@@ -88,18 +88,7 @@ def rounds_of(run: Run, plan: Plan) -> str:
 
 def caveats(run: Run, plan: Plan) -> list[str]:
     """What a reader must know of the numbers."""
-    lines = list(run.facts.notes)
-    source = rounds_of(run, plan)
-    if plan.mode == "walked":
-        lines.append(
-            "Walked: each policy plays its own rounds. Rounds cut by the end of the output count, as in a decoder, "
-            "with the tokens that they emit."
-        )
-    else:
-        lines.append(
-            f"Per round, on rounds laid out by {source}: no forecast of decoding. A tree scored on rounds that begin "
-            "where another policy failed comes out too long. Rounds cut by the end of the output are left out."
-        )
+    lines = [*run.facts.notes, *_of_mode(rounds_of(run, plan))]
     if run.facts.normaliser != "full_vocabulary":
         lines.append("Log-probabilities are not over the full vocabulary in this run.")
     if run.facts.simulated:
@@ -111,6 +100,23 @@ def caveats(run: Run, plan: Plan) -> list[str]:
                 f"{choice.kind.name}: rank_cap {cap} is {run.facts.rank_kept} here, as many ranks as the run keeps."
             )
     return lines
+
+
+def _of_mode(source: str) -> list[str]:
+    if source == "the policy itself":
+        return [
+            "Walked: each policy plays its own rounds. Rounds cut by the end of the output count, as in a decoder, "
+            "with the tokens that they emit."
+        ]
+    left_out = "Rounds cut by the end of the output are left out."
+    if source == "every position":
+        return [
+            f"Per round, at every position alike, which no decoder visits alike: no forecast of decoding. {left_out}"
+        ]
+    return [
+        f"Per round, on rounds laid out by {source}: no forecast of decoding. They begin where {source} failed, which "
+        f"flatters other trees. {left_out}"
+    ]
 
 
 def _number(value: float) -> float | None:
