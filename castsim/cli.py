@@ -96,7 +96,8 @@ def calibrate(
     with show.progress("calibrate") as done:
         found = diagnose(opened, _chosen(names, domain), names, rank_cap, done)
     domains = {name: summary(part, rank_cap) for name, part in found.items()}
-    loss = rank_cap_loss(opened, _chosen(names, domain), names, rank_cap)
+    with show.progress("rank cap") as done:
+        loss = rank_cap_loss(opened, _chosen(names, domain), names, rank_cap, done)
     document = {**_head("calibrate", opened), "rank_cap": rank_cap, "domains": domains, "rank_cap_loss": loss}
     show.emit(document, show.calibrate_tables(domains, loss), opened.facts.notes, json_to)
     if plot is not None:

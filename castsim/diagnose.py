@@ -118,7 +118,7 @@ def summary(found: Diagnosis, rank_cap: int) -> dict[str, Any]:
 
 
 def rank_cap_loss(
-    run: Run, prompts: Sequence[int] | None, domain_of: pl.DataFrame, rank_cap: int
+    run: Run, prompts: Sequence[int] | None, domain_of: pl.DataFrame, rank_cap: int, done: Callable[[float], None]
 ) -> list[dict[str, Any]]:
     """R with and without the rank cap at the budgets of appendix G.1, by domain; walked where the log is dense.
 
@@ -126,7 +126,7 @@ def rank_cap_loss(
     """
     mode = "walked" if run.facts.layout == "dense" else "per_round"
     plan = Plan((Choice(TopN, {"rank_cap": rank_cap}), Choice(Full)), CAP_BUDGETS, mode)
-    rows = results(run, plan, score(run, plan, prompts, 1, lambda _: None), domain_of, seed=0)
+    rows = results(run, plan, score(run, plan, prompts, 1, done), domain_of, seed=0)
     found = {(r["policy"], r["budget"], r["domain"]): r for r in rows}
     return [
         {

@@ -79,7 +79,7 @@ def resident_mib(pid: int) -> float:
 def measure(folder: Path, jobs: int) -> tuple[float, float]:
     """Seconds and largest resident MiB of one replay."""
     start, peak = time.perf_counter(), 0.0
-    command = [sys.executable, "-c", "from castsim.cli import main; main()", "replay", str(folder)]
+    command = [sys.executable, "-m", "castsim", "replay", str(folder)]
     process = subprocess.Popen(
         [*command, "--policy", "topN", "--jobs", str(jobs), "--json", "-"], stdout=subprocess.DEVNULL
     )
