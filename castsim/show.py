@@ -22,9 +22,12 @@ from replay import load_policies
 @contextmanager
 def progress(label: str) -> Iterator[Callable[[float], None]]:
     """A bar on stderr, while stderr is a terminal; gives a function of the share that is done."""
-    columns = (TextColumn(label), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    if not console.is_terminal:
+        yield lambda share: None
+        return
+    columns = (TextColumn(label), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(label, total=1.0)
         yield lambda share: bar.update(task, completed=share)
 

@@ -19,7 +19,7 @@ from replay.rounds import PAD, Marginals, padded_continuation
 
 IndexArray = NDArray[np.intp]
 _ROUNDS_AT_ONCE = 2048  # the listed nodes of so many rounds stay in a core's cache at budget 127
-_NODES_AT_ONCE = 2048 * 128
+_CHILDREN_AT_ONCE = 2**21  # a level can list K children for each of `budget` nodes of a round: some 150 MB
 
 
 def entry_budgets(
@@ -51,7 +51,7 @@ def entry_budgets(
     if len(target) != len(marginals):
         raise ValueError(f"continuation has {len(target)} rounds, marginals have {len(marginals)}")
     universe = marginals.head(rank_cap=rank_cap)
-    step = max(1, min(_ROUNDS_AT_ONCE, _NODES_AT_ONCE // budget))
+    step = max(1, min(_ROUNDS_AT_ONCE, _CHILDREN_AT_ONCE // (budget * universe.rank_kept)))
     parts = [slice(i, i + step) for i in range(0, len(target), step)]
     counted = [_count(universe.logq[p], ranks_of(universe.take(p), target[p]), budget) for p in parts]
     return np.concatenate([np.empty((0, marginals.depth_max), np.int32), *counted])
