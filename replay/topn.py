@@ -31,8 +31,8 @@ def best_first_nodes(
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
     """The tree of `best_first` as parent column, depth and rank, each (B, N); depth 0 behind the universe."""
     parent, depth, rank = (np.zeros((len(marginals), budget), np.int32) for _ in range(3))
-    for row, logq in enumerate(marginals.logq.astype(np.float64)):
-        nodes = _pop(logq.tolist(), budget, spine_first)
+    for row, logq in enumerate(marginals.logq):
+        nodes = _pop(logq.tolist(), budget, spine_first)  # Python floats are float64, whatever logq is
         parent[row, : len(nodes)], depth[row, : len(nodes)], rank[row, : len(nodes)] = zip(*nodes, strict=True)
     return parent, depth, rank
 

@@ -28,6 +28,12 @@ def one(found, continuation):
     return Rounds(found, token, depth, np.zeros(1, int), np.zeros(1, int))
 
 
+def logs(*positions):
+    """One round of these log-probabilities; whole numbers, so that sums tie exactly."""
+    logq = np.array([positions], float)
+    return Marginals(np.broadcast_to(np.arange(logq.shape[2]), logq.shape), logq)
+
+
 def flat(depth, rank, value):
     return Marginals(np.broadcast_to(np.arange(rank), (1, depth, rank)), np.full((1, depth, rank), value))
 
@@ -37,6 +43,7 @@ def flat(depth, rank, value):
 @example(one(flat(3, 2, -np.inf), [1, 0, 1]), 14)  # zero mass everywhere
 @example(one(flat(4, 1, 0.0), [0, 0, 0, 0]), 3)  # children score as their parents do
 @example(one(flat(1, 64, np.log(1 / 64)), [63]), 64)
+@example(one(logs([-1, -3], [-1, -2], [-1, -2]), [1, 0, 0]), 14)  # (0,0,0) ties with (1), two levels above it
 def test_equals_the_textbook_heap(found, budget):
     args = (found.marginals.token, found.marginals.logq, found.continuation, found.known)
     expected = oracle.entry_budgets(*args, budget)

@@ -27,6 +27,7 @@ def test_the_hand_tree():
     ("field", "column", "value", "rule"),
     [
         ("parent", 3, 4, "a parent does not stand before its child"),
+        ("parent", 3, 3, "a parent does not stand before its child"),
         ("parent", 1, -1, "a parent does not stand before its child"),
         ("depth", 3, 3, "a depth is not the parent's plus one"),
         ("score", 3, 0.0, "a child scores above its parent"),
@@ -40,6 +41,11 @@ def test_check_names_the_broken_rule(field, column, value, rule):
     array[0, column] = value
     with pytest.raises(ValueError, match=f"tree 0: {rule}"):
         dataclasses.replace(TREE, **{field: array}).check()
+
+
+def test_equal_tokens_below_different_parents_are_no_siblings():
+    far = Marginals(np.array([[[1, 2], [7, 256 + 7]]]), MARGINALS.logq[:, :2])
+    gather(far, np.array([0, 0, 1, 2, 1]), np.array([1, 1, 2, 2, 2]), np.array([0, 1, 1, 1, 0])).check()
 
 
 def test_check_sees_a_node_behind_the_width():

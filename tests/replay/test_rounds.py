@@ -27,6 +27,8 @@ def changed(array, place, value):
         (TOKEN, changed(LOGQ, (1, 0, 0), -5.0), 1, "not sorted"),
         (TOKEN, changed(LOGQ, (0, 0, 1), -0.6), 0, "more than 1"),
         (changed(TOKEN, (1, 1, 0), 4), LOGQ, 1, "twice"),
+        (TOKEN, changed(LOGQ, (1, 1, 0), 1e-7), 1, "positive"),
+        (TOKEN, changed(LOGQ, (0, 0, 1), np.log(0.41)), 0, "more than 1"),
     ],
 )
 def test_a_bad_row_is_named(token, logq, row, words):
@@ -42,6 +44,7 @@ def test_a_bad_row_is_named(token, logq, row, words):
         (TOKEN, LOGQ[:, :, :1], "one shape"),
         (TOKEN[:, :, :0], LOGQ[:, :, :0], "one shape"),
         (TOKEN.astype(float), LOGQ, "integers"),
+        (TOKEN > 4, LOGQ, "integers"),
         (TOKEN, LOGQ.astype(np.float16), "float32 or float64"),
     ],
 )
@@ -102,6 +105,10 @@ def test_shuffled_candidates_rank_back_to_the_same_marginals(found):
     again = Marginals.ranked(found.token[:, :, shuffle], found.logq[:, :, shuffle])
     np.testing.assert_array_equal(again.token, found.token)
     np.testing.assert_array_equal(again.logq, found.logq)
+
+
+def test_a_sum_of_one_may_carry_float32_rounding():
+    Marginals(TOKEN[:1, :1], np.log([[[0.60001, 0.39999 + 5e-4]]]))
 
 
 def test_parts_are_views_with_the_same_rules():

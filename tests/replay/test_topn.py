@@ -153,6 +153,18 @@ def test_spine_first_puts_the_chain_before_the_order():
     assert tree.score[0, 4] == best_first(found, 5).score[0, 2]
 
 
+@given(marginals(max_depth=5), st.integers(1, 40))
+def test_spine_first_is_the_order_with_the_chain_moved_ahead(found, budget):
+    """The oracle's order, sorted stably by "is not all top-1"."""
+    forest = best_first(found, budget, spine_first=True).check()
+    for row in range(len(found)):
+        nodes = list(oracle.textbook_heap(found.logq[row]) if found.depth_max < 4 else ())
+        if nodes:
+            moved = sorted(nodes, key=lambda node: any(node[0]))[:budget]
+            assert forest.score[row, 1 : 1 + forest.width[row]].tolist() == [score for _, score in moved]
+            assert forest.depth[row, 1 : 1 + forest.width[row]].tolist() == [len(path) for path, _ in moved]
+
+
 def test_sorted_masses_fall_to_zero_behind_the_universe():
     found = Marginals(np.array([[[1, 2]]]), np.log([[[0.5, 0.25]]]))
     np.testing.assert_allclose(sorted_masses(found, 4), [[0.5, 0.25, 0, 0]])
