@@ -22,7 +22,7 @@ class RunLogError(CastsimError):
     """A run folder that cannot be relied on.
 
     Attributes:
-        file: the file at fault.
+        file, problem: the file at fault, and what is wrong.
         row_group, row: where in a Parquet file, counted from 0; None where the fault is the file's.
     """
 
@@ -31,7 +31,7 @@ class RunLogError(CastsimError):
     ) -> None:
         place = "" if row is None else f", row group {row_group}, row {row}"
         super().__init__(f"{file}{place}: {problem}; {remedy}")
-        self.file, self.row_group, self.row = file, row_group, row
+        self.file, self.problem, self.row_group, self.row = file, problem, row_group, row
 
 
 class ForeignError(CastsimError):

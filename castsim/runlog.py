@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -64,14 +65,26 @@ class Shard:
             RunLogError: the file is not what the manifest says, or a row breaks the schema.
         """
         frame = _read(self.folder, self.sequences, SEQUENCES, None)
-        file = self.folder / self.sequences.name
-        for column in ("prompt", "prompt_id", "domain", "prompt_tokens", "output_tokens"):
-            _refuse(file, frame[column].is_null().to_numpy(), f"{column} is missing")
-        _refuse(file, ~frame["finish"].is_in(FINISH).fill_null(False).to_numpy(), f"finish is none of {FINISH}")
-        _refuse(file, (frame["output_tokens"].list.len() < 1).to_numpy(), "the output has no token")
-        _refuse(file, frame["prompt"].is_duplicated().to_numpy(), "two sequences have its prompt number")
-        _refuse(file, (frame["output_tokens"].list.min().fill_null(0) < 0).to_numpy(), "a token id is negative")
-        return frame
+        file, output = self.folder / self.sequences.name, pl.col("output_tokens").list
+        largest = (self.facts.vocab_size or ID_LIMIT) - 1
+        rules = {
+            **{f"{name} is missing": pl.col(name).is_null() for name in SEQUENCES},
+            f"finish is none of {FINISH}": ~pl.col("finish").is_in(FINISH),
+            "two sequences have its prompt number": pl.col("prompt").is_duplicated(),
+            "a domain cannot be named all": pl.col("domain") == "all",
+            "a prompt token is missing": pl.col("prompt_tokens").list.eval(pl.element().is_null()).list.any(),
+            "the output has no token": output.len() < 1,
+            **{
+                f"a token id is not in 0..{largest}": _outside("prompt_tokens", largest)
+                | _outside("output_tokens", largest)
+            },
+            "the output goes on behind an end of sequence": output.head(output.len() - 1)
+            .list.eval(pl.element().is_in(list(self.facts.eos_ids)))
+            .list.any(),
+        }
+        for problem, bad in rules.items():
+            _refuse(file, frame.select(bad.fill_null(False)).to_series().to_numpy(), problem)
+        return frame.cast({"prompt": pl.Int32})
 
     def read_rounds(self, prompts: Sequence[int] | None = None) -> Rounds:
         """The shard's rounds, or those of some prompts (others are skipped lazily).
@@ -81,16 +94,14 @@ class Shard:
         """
         sequences = self.read_sequences()
         frame = _read(self.folder, self.rounds, rounds_schema(self.facts), prompts)
-        file = self.folder / self.rounds.name
-        place = frame["row"].to_numpy()
+        file, place = self.folder / self.rounds.name, frame["row"].to_numpy()
         for column in frame.columns:
             if column != "root":
                 _refuse(file, frame[column].is_null().to_numpy(), f"{column} is missing", place)
-        rounds = _with_continuation(self, frame, sequences)
-        if self.facts.layout == "dense":
-            with _rows_named(file, place):
-                dense_spans(rounds)
-        return rounds
+        again = frame.select(pl.struct("prompt", "position").is_duplicated()).to_series().to_numpy()
+        _refuse(file, again, "another row has its prompt and position", place)
+        with _rows_named(file, place):
+            return _rounds(self.facts, frame, sequences)
 
 
 @dataclass(frozen=True)
@@ -160,7 +171,7 @@ def _read(folder: Path, entry: FileEntry, schema: pl.Schema, prompts: Sequence[i
         lazy = pl.scan_parquet(file, row_index_name="row", glob=False)
         found = lazy.collect_schema()
         for name, wanted in schema.items():
-            if found.get(name) != wanted:
+            if not _fits(found.get(name), wanted):
                 raise RunLogError(
                     file, f"column {name} is {found.get(name)}, not {wanted} as the manifest says", REWRITE
                 )
@@ -172,6 +183,22 @@ def _read(folder: Path, entry: FileEntry, schema: pl.Schema, prompts: Sequence[i
     if prompts is None and len(frame) != entry.rows:
         raise RunLogError(file, f"has {len(frame)} rows, the manifest says {entry.rows}", REWRITE)
     return frame
+
+
+def _fits(found: pl.DataType | None, wanted: pl.DataType) -> bool:
+    """Any integer or float type will do where the schema has one; shapes must be the manifest's."""
+    if isinstance(wanted, (pl.Array, pl.List)):
+        same = type(found) is type(wanted) and getattr(found, "shape", None) == getattr(wanted, "shape", None)
+        return same and _fits(_innermost(found), _innermost(wanted))
+    if found is None or wanted == pl.String:
+        return found == wanted
+    return found.is_integer() if wanted.is_integer() else found.is_float()
+
+
+def _innermost(kind: pl.DataType | None) -> pl.DataType:
+    while isinstance(kind, (pl.Array, pl.List)):
+        kind = kind.inner
+    return kind
 
 
 def _refuse(file: Path, bad: NDArray[np.bool_], problem: str, place: NDArray[np.integer] | None = None) -> None:
@@ -198,32 +225,58 @@ def _row_group(file: Path, row: int) -> int:
     return int(np.searchsorted(ends, row, side="right"))
 
 
-def _with_continuation(shard: Shard, frame: pl.DataFrame, sequences: pl.DataFrame) -> Rounds:
-    """Join rounds with the outputs that their continuations are cut from."""
-    file, place = shard.folder / shard.rounds.name, frame["row"].to_numpy()
-    prompt, position = frame["prompt"].to_numpy(), frame["position"].to_numpy()
-    names = sequences["prompt"].to_numpy()
-    order = np.argsort(names, kind="stable")
-    at = order[np.minimum(np.searchsorted(names[order], prompt), len(names) - 1)] if len(names) else prompt * 0 - 1
-    _refuse(
-        file, names[at] != prompt if len(names) else prompt == prompt, "its prompt is not among the sequences", place
+def _outside(column: str, largest: int) -> pl.Expr:
+    """Rows of a list column with an id below 0 or above `largest`; a null is no id."""
+    tokens = pl.col(column).list
+    return (tokens.min() < 0) | (tokens.max() > largest)
+
+
+def _rounds(facts: Facts, frame: pl.DataFrame, sequences: pl.DataFrame) -> Rounds:
+    """Rounds of checked columns, with the continuations of their prompts' outputs. Raises `RowError`."""
+    prompt, position = (frame[name].cast(pl.Int64).to_numpy() for name in ("prompt", "position"))
+    found = continuations(sequences, prompt, position, facts.depth_max)
+    root = frame["root"].cast(pl.Int64).fill_null(-1).to_numpy()
+    refuse((root >= 0) & (found.root >= 0) & (root != found.root), "root is not the output's token there")
+    refuse(frame["context"].to_numpy() != found.context, "context is not the prompt's length plus the position")
+    marginals = Marginals(frame["token"].to_numpy(), frame["logq"].to_numpy())
+    refuse(marginals.token >= (facts.vocab_size or ID_LIMIT), "a token id is outside the vocabulary")
+    rounds = Rounds(marginals, found.continuation, found.known, prompt, position, found.remaining)
+    if facts.layout == "dense":
+        dense_spans(rounds)
+    return rounds
+
+
+class Continuations(NamedTuple):
+    """What the outputs say of rounds: (B,) each, `continuation` (B, L); an unknown token is -1."""
+
+    root: NDArray[np.int64]
+    continuation: NDArray[np.int64]
+    known: NDArray[np.int64]
+    remaining: NDArray[np.int64]
+    context: NDArray[np.int64]
+
+
+def continuations(
+    sequences: pl.DataFrame, prompt: NDArray[np.int64], position: NDArray[np.int64], depth_max: int
+) -> Continuations:
+    """Cut the continuations of rounds (B,) out of their prompts' outputs.
+
+    Raises:
+        RowError: a prompt that is not among the sequences, or a position that no token of the output follows.
+    """
+    numbers = sequences["prompt"].to_numpy()
+    refuse(~np.isin(prompt, numbers), "its prompt is not among the sequences")
+    order = np.argsort(numbers, kind="stable")
+    at = order[np.searchsorted(numbers[order], prompt)]
+    length, before = (
+        sequences[name].list.len().to_numpy().astype(np.int64) for name in ("output_tokens", "prompt_tokens")
     )
-    length = sequences["output_tokens"].list.len().to_numpy().astype(np.int64)
-    output = sequences["output_tokens"].explode(empty_as_null=False).fill_null(-1).to_numpy()
     remaining = length[at] - 1 - position
-    _refuse(file, (position < 0) | (remaining < 1), "position is not followed by a token of the output", place)
-    start = (np.cumsum(length) - length)[at] + position  # (B,) place of the root in the flat outputs
-    root = frame["root"].fill_null(-1).to_numpy()
-    _refuse(
-        file,
-        (root >= 0) & (output[start] >= 0) & (root != output[start]),
-        "root is not the output's token there",
-        place,
-    )
-    depth = np.arange(shard.facts.depth_max)
-    inside = depth < remaining[:, None]
-    continuation = np.where(inside, output[np.where(inside, start[:, None] + 1 + depth, 0)], -1)
-    with _rows_named(file, place):
-        marginals = Marginals(frame["token"].to_numpy(), frame["logq"].to_numpy())
-        refuse(marginals.token >= (shard.facts.vocab_size or ID_LIMIT), "a token id is outside the vocabulary")
-        return Rounds(marginals, continuation, np.minimum(remaining, len(depth)), prompt, position, remaining)
+    refuse((position < 0) | (remaining < 1), "position is not followed by a token of the output")
+    output = sequences["output_tokens"].explode(empty_as_null=False).cast(pl.Int64).fill_null(-1).to_numpy()
+    start = (np.cumsum(length) - length)[at] + position  # (B,) the root's place in the flat outputs
+    ahead = np.arange(1, depth_max + 1)
+    inside = ahead <= remaining[:, None]
+    continuation = np.where(inside, output[np.where(inside, start[:, None] + ahead, 0)], -1)
+    known = np.minimum(remaining, depth_max)
+    return Continuations(output[start], continuation, known, remaining, before[at] + position)

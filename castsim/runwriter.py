@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +19,7 @@ from pydantic import ValidationError
 from castsim import __version__
 from castsim.errors import RunLogError
 from castsim.manifest import NAME, Facts, FileEntry, Manifest, write_manifest
-from castsim.runlog import SEQUENCES, rounds_schema
+from castsim.runlog import SEQUENCES, continuations, open_run, rounds_schema
 from replay import Marginals, Rounds, accepted, entry_budgets
 
 ROWS_IN_SHARD = 8192  # a shard is what a reader holds in memory: about 16 MB at L = 15, K = 16
@@ -47,11 +48,13 @@ class RunWriter:
     def __enter__(self) -> RunWriter:
         if (self.folder / NAME).exists():
             raise RunLogError(self.folder, "holds a finished run", "name another folder, or delete this one")
-        self.folder.mkdir(parents=True, exist_ok=True)
         try:
+            self.folder.mkdir(parents=True, exist_ok=True)
             self._lock.acquire()
         except filelock.Timeout as error:
             raise RunLogError(self.folder, "is being written by another process", "wait for it to end") from error
+        except OSError as error:
+            raise RunLogError(self.folder, f"cannot be written ({error.strerror})", "name another folder") from error
         self._take_up()
         return self
 
@@ -122,37 +125,49 @@ def _entry(file: Path) -> FileEntry:
 
 @contextmanager
 def whole_run(folder: Path, facts: Facts) -> Iterator[RunWriter]:
-    """A writer whose run appears under `folder` only when it is finished; an error leaves nothing behind.
+    """A writer whose run appears under `folder` once it is finished and has been read back; an error leaves nothing.
 
     Raises:
-        RunLogError: `folder` exists already.
+        RunLogError: `folder` exists already or cannot be made, or the run cannot be read.
     """
+    taken = RunLogError(folder, "exists already", "name a new folder, or delete this one")
     if folder.exists():
-        raise RunLogError(folder, "exists already", "name a new folder, or delete this one")
-    part = folder.with_name(f".{folder.name}.part")
-    shutil.rmtree(part, ignore_errors=True)
+        raise taken
     try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        part = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    except OSError as error:
+        raise RunLogError(folder, f"cannot be made ({error.strerror})", "name another folder") from error
+    try:
+        part.chmod(0o755)  # mkdtemp makes private folders
         with RunWriter(part, facts) as writer:
             yield writer
+        _read_back(part)
+        if folder.exists():  # another writer was quicker
+            raise taken
         os.replace(part, folder)
     finally:
         shutil.rmtree(part, ignore_errors=True)
+
+
+def _read_back(folder: Path) -> None:
+    run = open_run(folder)
+    run.sequences()
+    for _ in run.rounds():
+        pass
 
 
 def rounds_frame(rounds: Rounds, sequences: pl.DataFrame) -> pl.DataFrame:
     """The rows of rounds-*.parquet for checked rounds and the prompts (columns `SEQUENCES`) that they belong to."""
     marginals: Marginals = rounds.marginals
     chain = entry_budgets(marginals, rounds.continuation, rounds.known, budget=marginals.depth_max, rank_cap=1)
-    at = np.searchsorted(sequences["prompt"].to_numpy(), rounds.prompt)
-    length = sequences["output_tokens"].list.len().to_numpy().astype(np.int64)
-    output = sequences["output_tokens"].explode(empty_as_null=False)
-    root = output.gather((np.cumsum(length) - length)[at] + rounds.position)
+    found = continuations(sequences, rounds.prompt, rounds.position, marginals.depth_max)
     return pl.DataFrame(
         {
             "prompt": rounds.prompt,
             "position": rounds.position,
-            "context": sequences["prompt_tokens"].list.len().to_numpy().astype(np.int64)[at] + rounds.position,
-            "root": root,
+            "context": found.context,
+            "root": pl.Series(found.root).replace(-1, None),
             "token": marginals.token,
             "logq": marginals.logq.astype(np.float32),
             "chain_accepted": accepted(chain, [marginals.depth_max])[:, 0],

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import polars as pl
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from castsim.errors import ForeignError, OptionError
+from castsim.errors import ForeignError, OptionError, RunLogError
 from castsim.manifest import Facts
-from castsim.runlog import SEQUENCES
+from castsim.runlog import SEQUENCES, continuations
 from castsim.runwriter import prompt_shards, rounds_frame, whole_run
 from replay import Marginals, Rounds, RowError
 from replay.rounds import ID_LIMIT, refuse
 
 TOLD = ("target", "drafter", "dtype", "licence", "vocab_size")  # facts that no layout carries
+TokenId = Annotated[int, Field(ge=0, lt=ID_LIMIT)]
 LAYOUTS = {".npz": "npz", ".pt": "pt", ".jsonl": "jsonl"}
 
 
@@ -83,7 +85,7 @@ def import_run(
     return facts
 
 
-def told_facts(pairs: Sequence[str]) -> dict[str, Any]:
+def told_facts(pairs: Iterable[str]) -> dict[str, Any]:
     """`--fact key=value` pairs as facts.
 
     Raises:
@@ -98,9 +100,32 @@ def told_facts(pairs: Sequence[str]) -> dict[str, Any]:
     return told
 
 
-def sequences_frame(rows: list[dict[str, object]]) -> pl.DataFrame:
-    """Prompts (dicts with the columns of `SEQUENCES` but `prompt`) as a frame, numbered in order."""
-    return pl.DataFrame([{"prompt": i, **row} for i, row in enumerate(rows)], schema=SEQUENCES)
+class Sequence(BaseModel):
+    """A prompt of a foreign log, checked as far as JSON can be wrong; a null output token is an unknown one."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+    prompt_id: str
+    domain: str
+    prompt_tokens: list[TokenId]
+    output_tokens: list[TokenId | None] = Field(min_length=1)
+    finish: Literal["stop", "length", "unknown"] = "unknown"
+
+
+def sequences_frame(rows: Iterable[Any]) -> pl.DataFrame:
+    """Prompts, each a dict with the fields of `Sequence`, as a frame numbered in order.
+
+    Raises:
+        ValueError: names the first prompt and field that is wrong.
+    """
+    checked = []
+    for i, row in enumerate(rows):
+        try:
+            checked.append({"prompt": i, **Sequence.model_validate(row).model_dump()})
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise ValueError(f"sequence {i}, {'.'.join(map(str, first['loc']))}: {first['msg'].lower()}") from error
+    return pl.DataFrame(checked, schema=SEQUENCES)
 
 
 def _first_prompts(found: Foreign, per_domain: int | None) -> Foreign:
@@ -117,7 +142,7 @@ def _with_rows(found: Foreign, rows: np.ndarray) -> Foreign:
 
 
 def _ended(found: Foreign, options: ImportOptions) -> Foreign:
-    """Outputs up to their first end of sequence; rows at it or behind it are no rounds."""
+    """Outputs up to their first end of sequence; rows that no token follows any more are no rounds."""
     outputs, finishes, cut = [], [], 0
     for tokens, finish in found.sequences.select("output_tokens", "finish").iter_rows():
         end = next((i + 1 for i, token in enumerate(tokens) if token in options.eos_ids), None)
@@ -127,49 +152,49 @@ def _ended(found: Foreign, options: ImportOptions) -> Foreign:
     sequences = found.sequences.with_columns(
         output_tokens=pl.Series(outputs, dtype=SEQUENCES["output_tokens"]), finish=pl.Series(finishes, dtype=pl.String)
     )
-    length = np.zeros(1 + int(sequences["prompt"].max() or 0), np.int64)
-    length[sequences["prompt"].to_numpy()] = [len(tokens) for tokens in outputs]
+    whole, kept = (
+        dict(zip(f["prompt"], f["output_tokens"].list.len(), strict=True)) for f in (found.sequences, sequences)
+    )
+    places = zip(found.prompt.tolist(), found.position.tolist(), strict=True)
+    behind = [kept.get(i, 0) - 1 <= p < whole.get(i, 0) for i, p in places]  # others stay, to be kept or refused
     notes = list(found.facts.notes)
     if not options.eos_ids:
         notes.append("No end-of-sequence id was given (--eos): outputs are taken whole.")
     if cut:
         notes.append(f"{cut} outputs ran on past their end of sequence and were cut there.")
     facts = found.facts.model_copy(update={"notes": tuple(notes), "eos_ids": options.eos_ids})
-    outside = (found.prompt < 0) | (found.prompt >= len(length))
-    rows = outside | (found.position < length[np.where(outside, 0, found.prompt)] - 1)  # `outside` is refused later
-    return _with_rows(replace(found, sequences=sequences, facts=facts), rows)
+    return _with_rows(replace(found, sequences=sequences, facts=facts), ~np.array(behind, bool))
 
 
 def _write(file: Path, out: Path, found: Foreign, progress: Callable[[float], None]) -> None:
+    found = _with_rows(found, np.lexsort((found.position, found.prompt)))
     names = found.sequences["prompt"].to_numpy()
-    order = np.lexsort((found.position, found.prompt))
-    found = _with_rows(found, order)
-    if not np.isin(found.prompt, names).all():
+    first, stop = np.searchsorted(found.prompt, names), np.searchsorted(found.prompt, names, side="right")
+    if (stop - first).sum() != len(found.prompt):
         raise ForeignError(
             file, "has rounds of a prompt that is not among the sequences", "check that both belong together"
         )
-    first, stop = np.searchsorted(found.prompt, names), np.searchsorted(found.prompt, names, side="right")
-    with whole_run(out, found.facts) as writer:
-        for part in prompt_shards(stop - first):
-            sequences = found.sequences[part]
-            rows = slice(int(first[part][0]), int(stop[part][-1]))
-            writer.add(sequences, rounds_frame(_checked(file, _with_rows(found, rows), sequences), sequences))
-            progress(rows.stop / max(len(found.prompt), 1))
+    try:
+        with whole_run(out, found.facts) as writer:
+            for part in prompt_shards(stop - first):
+                sequences = found.sequences[part]
+                rows = slice(int(first[part][0]), int(stop[part][-1]))
+                writer.add(sequences, rounds_frame(_checked(file, _with_rows(found, rows), sequences), sequences))
+                progress(rows.stop / max(len(found.prompt), 1))
+    except RunLogError as error:
+        if error.file == out:
+            raise
+        raise ForeignError(file, f"makes no sound run: {error.problem}", "export the log again") from error
 
 
 def _checked(file: Path, found: Foreign, sequences: pl.DataFrame) -> Rounds:
     """The rounds of some prompts, with the continuations from their outputs."""
-    at = np.searchsorted(sequences["prompt"].to_numpy(), found.prompt)
-    outputs = [[-1 if token is None else token for token in tokens] for tokens in sequences["output_tokens"]]
-    depth = found.facts.depth_max
-    spans = [outputs[i][p + 1 : p + 1 + depth] for i, p in zip(at, found.position, strict=True)]
-    continuation = np.array([span + [-1] * (depth - len(span)) for span in spans], np.int64).reshape(-1, depth)
-    remaining = np.array([len(outputs[i]) for i in at], np.int64) - 1 - found.position
     try:
+        rest = continuations(sequences, found.prompt, found.position, found.facts.depth_max)
         marginals = Marginals.ranked(found.token, found.logq)
         vocab_size = found.facts.vocab_size or ID_LIMIT
         refuse(marginals.token >= vocab_size, f"a token id is outside the vocabulary of {vocab_size}")
-        return Rounds(marginals, continuation, np.minimum(remaining, depth), found.prompt, found.position, remaining)
+        return Rounds(marginals, rest.continuation, rest.known, found.prompt, found.position, rest.remaining)
     except RowError as error:
         prompt, position = found.prompt[error.row], found.position[error.row]
         raise ForeignError(

@@ -6,65 +6,73 @@ with `token` and `logq` as L lists of K. The run is dense where every line has a
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import polars as pl
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from castsim.errors import ForeignError
-from castsim.foreign import Foreign, ImportOptions, sequences_frame
+from castsim.foreign import Foreign, ImportOptions, Sequence, sequences_frame
 from castsim.manifest import Facts
+
+
+class Round(BaseModel):
+    """One row: candidates (L, K) in any order."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+    position: int = Field(ge=0, lt=2**31)
+    token: list[list[int]]
+    logq: list[list[float]]
+
+
+class Line(Sequence):
+    """One prompt with its rounds."""
+
+    rounds: list[Round]
 
 
 def read(file: Path, options: ImportOptions) -> Foreign:
     """The prompts of a file. A torn last line, as a killed writer leaves, is dropped and counted.
 
     Raises:
-        ForeignError: names the line that is not JSON or lacks a field.
+        ForeignError: names the line that is not JSON or has a wrong field.
     """
-    prompts, torn = _lines(file)
-    if not prompts:
-        raise ForeignError(file, "holds no whole line", "record it again")
-    rounds = [(i, r) for i, prompt in enumerate(prompts) for r in prompt["rounds"]]
+    lines, torn = _lines(file)
+    rounds = [(i, r) for i, line in enumerate(lines) for r in line.rounds]
+    if not rounds:
+        raise ForeignError(file, "holds no rounds", "record it again")
     try:
-        columns = ("prompt_id", "domain", "prompt_tokens", "output_tokens", "finish")
-        sequences = sequences_frame([{k: p[k] for k in columns} for p in prompts])
-        token = np.array([r["token"] for _, r in rounds])
-        logq = np.array([r["logq"] for _, r in rounds], np.float32)
-        position = np.array([r["position"] for _, r in rounds])
-    except (ValueError, TypeError, KeyError, pl.exceptions.PolarsError) as error:
-        raise ForeignError(file, f"has rounds that are no arrays of one shape ({error})", "record it again") from error
-    if token.ndim != 3 or token.shape != logq.shape or token.dtype.kind != "i" or position.dtype.kind != "i":
-        raise ForeignError(file, "has rounds that are no arrays of one shape", "record it again")
-    every = all(sorted(r["position"] for r in p["rounds"]) == list(range(len(p["output_tokens"]) - 1)) for p in prompts)
-    notes = (f"{torn} torn last line was dropped.",) if torn else ()
+        token = np.array([r.token for _, r in rounds], np.int64)
+        logq = np.array([r.logq for _, r in rounds], np.float32)
+    except (ValueError, OverflowError) as error:
+        raise ForeignError(file, f"has rounds that differ in L or K ({error})", "record it again") from error
+    if token.ndim != 3:
+        raise ForeignError(file, "has rounds without candidates", "record it again")
+    every = all(sorted(r.position for r in x.rounds) == list(range(len(x.output_tokens) - 1)) for x in lines)
     facts = Facts(
-        layout="dense" if every else "sparse", depth_max=token.shape[1], rank_kept=token.shape[2], notes=notes
+        layout="dense" if every else "sparse",
+        depth_max=token.shape[1],
+        rank_kept=token.shape[2],
+        notes=(f"{torn} torn last line was dropped.",) if torn else (),
     )
-    return Foreign(sequences, np.array([i for i, _ in rounds]), position, token, logq, facts)
+    sequences = sequences_frame(line.model_dump(exclude={"rounds"}) for line in lines)
+    prompt, position = np.array([(i, r.position) for i, r in rounds]).T
+    return Foreign(sequences, prompt, position, token, logq, facts)
 
 
-def _lines(file: Path) -> tuple[list[dict[str, Any]], int]:
-    """Whole lines, and whether (0 or 1) the last was torn."""
+def _lines(file: Path) -> tuple[list[Line], int]:
+    """Whole lines, and whether (0 or 1) the last was torn: one without a line end that is not JSON."""
     raw = file.read_bytes().split(b"\n")
-    last = max((i for i, line in enumerate(raw) if line.strip()), default=-1)
-    prompts = []
-    for number, line in enumerate(raw[: last + 1]):
+    lines: list[Line] = []
+    for number, text in enumerate(raw, start=1):
         try:
-            if line.strip():
-                prompts.append(_prompt(json.loads(line.decode("utf-8"))))
-        except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-            if number == last and number == len(raw) - 1:  # no line end: the writer was stopped in the middle
-                return prompts, 1
-            raise ForeignError(file, f"line {number + 1} is not JSON ({error})", "record it again") from error
-        except (KeyError, TypeError) as error:
-            raise ForeignError(file, f"line {number + 1} lacks a field ({error})", "see logs/README.md") from error
-    return prompts, 0
-
-
-def _prompt(value: Any) -> dict[str, Any]:
-    for name in ("prompt_id", "domain", "prompt_tokens", "output_tokens"):
-        value[name]
-    return {"finish": "unknown", **value, "rounds": list(value["rounds"])}
+            if text.strip():
+                lines.append(Line.model_validate_json(text))
+        except ValidationError as error:
+            first = error.errors()[0]
+            if first["type"] == "json_invalid" and number == len(raw):
+                return lines, 1
+            place = ".".join(map(str, first["loc"])) or "not JSON"
+            raise ForeignError(file, f"line {number}, {place}: {first['msg'].lower()}", "record it again") from error
+    return lines, 0

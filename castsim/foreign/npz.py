@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from castsim.errors import ForeignError
+from castsim.errors import ForeignError, first_line
 from castsim.foreign import Foreign, ImportOptions, sequences_frame
 from castsim.manifest import Facts
 
@@ -28,7 +28,7 @@ def read(file: Path, options: ImportOptions) -> Foreign:
             arrays = {name: archive[name] for name in ARRAYS}
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise ForeignError(
-            file, f"cannot be read as a dense NPZ ({error})", f"it needs the arrays {', '.join(ARRAYS)}"
+            file, f"cannot be read as a dense NPZ ({first_line(error)})", f"it needs the arrays {', '.join(ARRAYS)}"
         ) from error
     for name, axes in ARRAYS.items():
         if arrays[name].ndim != axes or len(arrays[name]) != len(arrays["prompt"]):
@@ -51,19 +51,11 @@ def read(file: Path, options: ImportOptions) -> Foreign:
 
 def _sequences(file: Path) -> pl.DataFrame:
     try:
-        rows = json.loads(file.read_text(encoding="utf-8"))
-        return sequences_frame(
-            [
-                {**{k: row[k] for k in ("prompt_id", "domain", "prompt_tokens", "output_tokens")}, "finish": "unknown"}
-                for row in rows
-            ]
-        )
+        return sequences_frame(json.loads(file.read_text(encoding="utf-8")))
     except OSError as error:
         raise ForeignError(file, "cannot be read", "name the sequences with --sequences") from error
-    except (ValueError, KeyError, TypeError, RecursionError, pl.exceptions.PolarsError) as error:
-        raise ForeignError(
-            file, f"is no list of sequences ({type(error).__name__}: {error})", "export it again"
-        ) from error
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ForeignError(file, f"is no list of sequences ({first_line(error)})", "export it again") from error
 
 
 def _check_roots(file: Path, arrays: dict[str, np.ndarray], sequences: pl.DataFrame) -> None:

@@ -90,10 +90,11 @@ def _round(file: Path, number: int, entry: Any) -> dict[str, Any]:
     depth_known = len(found["realized"])
     if len(shape) != 2 or found["top_val"].shape != shape or not 0 < depth_known <= shape[0]:
         raise ForeignError(file, f"round {number} has arrays of shapes that disagree", "see logs/README.md")
-    if not 0 <= found["accepted"] <= depth_known:
-        raise ForeignError(
-            file, f"round {number} accepts {found['accepted']} of {depth_known} tokens", "export it again"
-        )
+    best = np.take_along_axis(found["top_idx"], found["top_val"].argmax(axis=1)[:, None], axis=1)[:depth_known, 0]
+    chain = int(np.cumprod(best == found["realized"]).sum())
+    if found["accepted"] != chain:
+        told = f"round {number} says that {found['accepted']} tokens are accepted, its own arrays say {chain}"
+        raise ForeignError(file, told, "export it again")
     return found
 
 

@@ -203,7 +203,11 @@ def test_scenario_33_a_torn_last_line_is_dropped_and_counted(tmp_path, where):
 
 @pytest.mark.parametrize(
     ("line", "words"),
-    [("{", "line 2 is not JSON"), ('{"prompt_id": "a"}', "line 2 lacks a field"), ("3", "line 2 lacks a field")],
+    [
+        ("{", "line 2, not JSON: invalid json"),
+        ('{"prompt_id": "a"}', "line 2, domain: field required"),
+        ("3", "line 2, not JSON"),
+    ],
 )
 def test_scenario_33_a_torn_middle_line_is_an_error_with_its_number(tmp_path, line, words):
     lines = jsonl_lines(*source())

@@ -63,6 +63,28 @@ def test_scenario_31_any_integer_type_is_written_as_int32(tmp_path, kind):
     assert read(tmp_path / "run")[0].position.tolist() == list(range(6))
 
 
+@pytest.mark.parametrize("kind", [pl.UInt32, pl.Int64, pl.UInt16])
+def test_scenario_31_any_integer_type_reads_alike(folder, kind):
+    (expected,) = read(folder)
+    shape = (runs.DEPTH, runs.RANK)
+    runs.alter(
+        folder, ROUNDS, pl.col("prompt", "position", "root").cast(kind), pl.col("token").cast(pl.Array(kind, shape))
+    )
+    runs.alter(folder, SEQUENCES, pl.col("prompt").cast(kind), pl.col("output_tokens").cast(pl.List(kind)))
+    (found,) = read(folder)
+    for name in FIELDS:
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), err_msg=name)
+    np.testing.assert_array_equal(found.marginals.token, expected.marginals.token)
+
+
+def test_scenario_1_an_output_that_goes_on_behind_its_end_is_refused(tmp_path):
+    sequences, rounds = runs.prompts([9])
+    end = sequences["output_tokens"][0][4]
+    folder = runs.write(tmp_path / "run", [(sequences, rounds)], runs.facts(eos_ids=(end,)))
+    with pytest.raises(RunLogError, match="goes on behind an end of sequence"):
+        read(folder)
+
+
 def deeper(value):
     """A column of marginals with one changed number in row 10: position 1, last rank."""
 
@@ -98,16 +120,22 @@ def test_a_bad_marginal_is_named_by_file_row_group_and_row(folder, column, value
     [
         (ROUNDS, pl.col("position") + 1, "position is not followed by a token"),
         (ROUNDS, pl.col("position").reverse().over("prompt"), "root is not the output's token"),
-        (ROUNDS, pl.col("position") * 0 - 1, "position is not followed by a token"),
+        (ROUNDS, pl.col("position") - 1, "position is not followed by a token"),
+        (ROUNDS, pl.col("position") * 0, "another row has its prompt and position"),
+        (ROUNDS, pl.col("context") + 1, "context is not the prompt's length"),
         (ROUNDS, pl.col("root") + 1, "root is not the output's token"),
         (ROUNDS, pl.col("prompt") + 9, "its prompt is not among the sequences"),
         (ROUNDS, pl.lit(None, pl.Int32).alias("position"), "position is missing"),
-        (ROUNDS, pl.col("position").cast(pl.Int64), "column position is Int64, not Int32"),
-        (ROUNDS, pl.col("token").cast(pl.Array(pl.Int64, (3, 4))), "column token is"),
+        (ROUNDS, pl.col("position").cast(pl.String), "column position is String, not Int32"),
+        (ROUNDS, pl.col("token").cast(pl.Array(pl.Float32, (3, 4))), "column token is"),
+        (ROUNDS, pl.col("logq").cast(pl.Array(pl.Int32, (3, 4))), "column logq is"),
         (SEQUENCES, pl.lit("maybe").alias("finish"), "finish is none of"),
         (SEQUENCES, pl.col("output_tokens").list.head(0), "the output has no token"),
         (SEQUENCES, pl.lit(None, pl.String).alias("domain"), "domain is missing"),
-        (SEQUENCES, (pl.col("output_tokens") * 0) - 5, "a token id is negative"),
+        (SEQUENCES, (pl.col("output_tokens") * 0) - 5, "a token id is not in 0..49"),
+        (SEQUENCES, (pl.col("prompt_tokens") * 0) + 50, "a token id is not in 0..49"),
+        (SEQUENCES, pl.col("prompt_tokens").list.eval(pl.element().replace(2, None)), "a prompt token is missing"),
+        (SEQUENCES, pl.lit("all").alias("domain"), "a domain cannot be named all"),
         (SEQUENCES, pl.lit(0, pl.Int32).alias("prompt"), "two sequences have its prompt number"),
     ],
 )
