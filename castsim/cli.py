@@ -10,14 +10,14 @@ from typing import Annotated, Any
 import typer
 
 from castsim import __version__, show
-from castsim.diagnose import diagnose, rank_cap_loss, summary
+from castsim.diagnose import CALIBRATE_NOTE, diagnose, rank_cap_loss, summary
 from castsim.errors import CastsimError, OptionError
 from castsim.foreign import ImportOptions, import_run, told_facts
 from castsim.options import budgets_of, choose, option_fields
 from castsim.results import caveats, results
 from castsim.runlog import Run, open_run
 from castsim.sample import sample_run
-from castsim.score import Mode, Plan, prompts_of, score
+from castsim.score import Mode, Plan, domains_of, score
 from replay import load_policies
 
 MODES: dict[str, Mode] = {"walked": "walked", "per-round": "per_round", "chain-rounds": "chain_rounds"}
@@ -59,12 +59,14 @@ def replay(
     castsim replay --policy topN
     castsim replay RUN --policy topN,spine --set rank_cap=4 --budgets 31,63 --json -
     """
+    show.check_target(json_to, "--json")
+    show.check_target(csv_to, "--csv")
     opened = open_run(run or sample_run())
     walked = "walked" if opened.facts.layout == "dense" else "per-round"
     if (chosen := mode or walked) not in MODES:
         raise OptionError(f"--mode {chosen}: there are {', '.join(MODES)}")
     plan = Plan(tuple(choose(policy or ["topN"], setting or [])), budgets_of(budgets), MODES[chosen])
-    names = prompts_of(opened, domain or [])
+    names = domains_of(opened, domain or [])
     with show.progress("replay") as done:
         tally = score(opened, plan, _chosen(names, domain), jobs, done)
     rows = results(opened, plan, tally, names, seed)
@@ -88,18 +90,30 @@ def calibrate(
     \b
     castsim calibrate --plot calibration.png
     """
+    show.check_target(json_to, "--json")
+    show.check_target(plot, "--plot")
     opened = open_run(run or sample_run())
     if plot is not None and plot.suffix not in (".png", ".svg", ".pdf"):
         raise OptionError(f"--plot {plot}: name a .png, .svg or .pdf file")
-    rank_cap = min(rank_cap, opened.facts.rank_kept)
-    names = prompts_of(opened, domain or [])
+    notes = list(opened.facts.notes)
+    if rank_cap > opened.facts.rank_kept:
+        rank_cap = opened.facts.rank_kept
+        notes.append(f"The rank cap is {rank_cap} here, as many ranks as the run keeps.")
+    notes.append(CALIBRATE_NOTE)
+    names = domains_of(opened, domain or [])
     with show.progress("calibrate") as done:
         found = diagnose(opened, _chosen(names, domain), names, rank_cap, done)
     domains = {name: summary(part, rank_cap) for name, part in found.items()}
     with show.progress("rank cap") as done:
         loss = rank_cap_loss(opened, _chosen(names, domain), names, rank_cap, done)
-    document = {**_head("calibrate", opened), "rank_cap": rank_cap, "domains": domains, "rank_cap_loss": loss}
-    show.emit(document, show.calibrate_tables(domains, loss), opened.facts.notes, json_to)
+    document = {
+        **_head("calibrate", opened),
+        "caveats": notes,
+        "rank_cap": rank_cap,
+        "domains": domains,
+        "rank_cap_loss": loss,
+    }
+    show.emit(document, show.calibrate_tables(domains, loss), notes, json_to)
     if plot is not None:
         from castsim.plots import calibrate_figure
 
@@ -132,6 +146,7 @@ def import_log(
     \b
     castsim import tiny_dense.npz --out logs/tiny --eos 0 --fact vocab_size=4096
     """
+    show.check_target(json_to, "--json")
     options = ImportOptions(sequences, domain, tuple(eos or ()), per_domain, told_facts(fact or []))
     with show.progress("import") as done:
         import_run(file, out, options, done)
@@ -157,7 +172,7 @@ def policies(json_to: JsonOption = None) -> None:
     """
     grid = show.table("Policies", "policy", "what it does", "options")
     grid.columns[1].justify = "left"
-    grid.columns[1].no_wrap = False
+    grid.columns[1].no_wrap, grid.columns[1].max_width = False, 72
     listed = []
     for name, kind in load_policies().items():
         options = {f.name: f.default for f in option_fields(kind)}
@@ -177,8 +192,8 @@ def _head(verb: str, run: Run) -> dict[str, Any]:
     }
 
 
-def _chosen(names: Any, domain: list[str] | None) -> list[int] | None:
-    return names["prompt"].to_list() if domain else None
+def _chosen(names: dict[int, str], domain: list[str] | None) -> list[int] | None:
+    return list(names) if domain else None  # None reads shards without a filter
 
 
 def _version(wanted: bool) -> None:
@@ -197,7 +212,7 @@ def _about(
 
 def build() -> typer.Typer:
     """The application; its help lists the policies that are there."""
-    app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
+    app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
     app.callback()(_about)
     app.command(epilog=f"Policies: {', '.join(load_policies())}. Their options: castsim policies.")(replay)
     app.command()(calibrate)
@@ -209,7 +224,7 @@ def build() -> typer.Typer:
 def main() -> None:
     """Entry point. What the user can put right is one line on stderr and exit code 2."""
     try:
-        sys.exit(build()(standalone_mode=False))
+        sys.exit(build()(sys.argv[1:] or ["--help"], standalone_mode=False))
     except typer.TyperException as error:
         text = error.format_message() if hasattr(error, "format_message") else str(error)
         print(f"castsim: {' '.join(text.split())}; see castsim --help", file=sys.stderr)
@@ -217,7 +232,9 @@ def main() -> None:
         print(f"castsim: {error}", file=sys.stderr)
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(130)
+    except MemoryError:
+        print("castsim: out of memory; give smaller budgets or options, or fewer --jobs", file=sys.stderr)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone; so be it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone: print no more
         sys.exit(0)
     sys.exit(2)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from castsim.errors import RunLogError
@@ -22,6 +21,10 @@ from replay.policies.topn import TopN
 from replay.topn import sorted_masses
 
 CURVE = 128  # budgets of the mass curve, as many as the published ones have
+CALIBRATE_NOTE = (
+    "Rounds of the chain: walked where the log is dense, logged where it is sparse. Of a round cut by the end of the "
+    "output, the positions up to it count. The share beyond the cap is of positions whose earlier tokens are all kept."
+)
 CAP_BUDGETS = (32, 63)  # appendix G.1
 
 
@@ -46,7 +49,7 @@ class Diagnosis:
 
 
 def diagnose(
-    run: Run, prompts: Sequence[int] | None, domain_of: pl.DataFrame, rank_cap: int, done: Callable[[float], None]
+    run: Run, prompts: Sequence[int] | None, domain_of: dict[int, str], rank_cap: int, done: Callable[[float], None]
 ) -> dict[str, Diagnosis]:
     """A diagnosis for each domain and for "all".
 
@@ -55,11 +58,10 @@ def diagnose(
     Raises:
         RunLogError: from reading, or where no round is left.
     """
-    names = dict(domain_of.iter_rows())
     found: dict[str, Diagnosis] = {}
     for number, rounds in enumerate(run.rounds(prompts), start=1):
         own = _chain_rounds(rounds) if run.facts.layout == "dense" else rounds
-        domain = np.array([names[p] for p in own.prompt.tolist()])
+        domain = np.array([domain_of[p] for p in own.prompt.tolist()])
         for name in sorted(set(domain.tolist())):
             part = _diagnosis(own.take(domain == name), rank_cap)
             for key in (name, "all"):
@@ -118,7 +120,7 @@ def summary(found: Diagnosis, rank_cap: int) -> dict[str, Any]:
 
 
 def rank_cap_loss(
-    run: Run, prompts: Sequence[int] | None, domain_of: pl.DataFrame, rank_cap: int, done: Callable[[float], None]
+    run: Run, prompts: Sequence[int] | None, domain_of: dict[int, str], rank_cap: int, done: Callable[[float], None]
 ) -> list[dict[str, Any]]:
     """R with and without the rank cap at the budgets of appendix G.1, by domain; walked where the log is dense.
 

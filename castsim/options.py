@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from castsim.errors import OptionError
 from replay import Policy, load_policies
+from replay.policies import LARGEST
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,9 @@ class Choice:
 
 
 def option_fields(kind: type[Policy]) -> list[dataclasses.Field[Any]]:
-    """A policy's fields but the budget."""
-    return [f for f in dataclasses.fields(kind) if f.name != "budget"]  # type: ignore[arg-type]
+    """A policy's fields but the budget and what is measured for it."""
+    fields = dataclasses.fields(kind)  # type: ignore[arg-type]
+    return [f for f in fields if f.name != "budget" and not f.metadata.get("measured")]
 
 
 def choose(names: Sequence[str], settings: Sequence[str]) -> list[Choice]:
@@ -103,6 +105,6 @@ def budgets_of(text: str) -> tuple[int, ...]:
         budgets = tuple(sorted({int(part) for part in text.split(",")}))
     except ValueError:
         raise OptionError(f"--budgets {text}: give whole numbers with commas, for example 15,31,63") from None
-    if budgets[0] < 1:
-        raise OptionError(f"--budgets {text}: a budget counts nonroot nodes and must be at least 1")
+    if budgets[0] < 1 or budgets[-1] > LARGEST:
+        raise OptionError(f"--budgets {text}: a budget counts nonroot nodes and must be at least 1, at most {LARGEST}")
     return budgets

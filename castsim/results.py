@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
-from castsim.options import Choice
 from castsim.runlog import Run
 from castsim.score import Plan, Tally
 from replay.bootstrap import paired_bootstrap, pooled_mean, prompt_mean
@@ -17,13 +15,12 @@ from replay.policies import Measured
 Array = NDArray[np.float64]
 
 
-def results(run: Run, plan: Plan, tally: Tally, domain_of: pl.DataFrame, seed: int) -> list[dict[str, Any]]:
+def results(run: Run, plan: Plan, tally: Tally, domain_of: dict[int, str], seed: int) -> list[dict[str, Any]]:
     """One dict for each policy, budget and domain, and for domain "all": the entries of `results` in the JSON.
 
-    `domain_of` has the columns `prompt` and `domain`. Intervals are paired over the columns of a domain.
+    Intervals are paired over the columns of a domain. "all" is all of `domain_of`, so what was chosen.
     """
-    names = dict(domain_of.iter_rows())
-    domain = np.array([names[p] for p in tally.prompt.tolist()])
+    domain = np.array([domain_of[p] for p in tally.prompt.tolist()])
     rows: list[dict[str, Any]] = []
     for number, name in enumerate([*sorted(set(domain.tolist())), "all"]):
         part = np.ones(len(domain), bool) if name == "all" else domain == name
@@ -38,6 +35,8 @@ def _domain_results(
     played = (rounds > 0).all(axis=1)  # the same for all columns: a round is cut, or a prompt empty, for all or none
     emitted, rounds, prompts = emitted[played], rounds[played], int(played.sum())
 
+    columns = plan.columns(run.facts.depth_max)
+
     def statistics(weight: Array) -> Array:
         """(D, 3 C): mean per prompt, pooled mean, pooled gain over column 0."""
         pooled = pooled_mean(weight, emitted, rounds)
@@ -49,7 +48,7 @@ def _domain_results(
     return [
         {
             "policy": choice.kind.name,
-            "options": _options(choice),
+            "options": choice.all_options,
             "budget": budget,
             "domain": domain,
             "mode": "walked" if plan.mode == "walked" else "per_round",
@@ -66,15 +65,9 @@ def _domain_results(
             "gain_over_chain_ci95": _pair(interval[2, c]),
             "acceptance_histogram": tally.histogram[part][:, c].sum(axis=0).tolist(),
         }
-        for c, (choice, budget) in enumerate(plan.columns(run.facts.depth_max))
-        if c == 0 or (choice, budget) != plan.columns(run.facts.depth_max)[0]  # the baseline is told once
+        for c, (choice, budget) in enumerate(columns)
+        if c == 0 or (choice, budget) != columns[0]  # the baseline stands once
     ]
-
-
-def _options(choice: Choice) -> dict[str, Any]:
-    """Every option; a measured table by where it was measured."""
-    measured = {"table": "measured on the other half of the prompts"} if issubclass(choice.kind, Measured) else {}
-    return {**choice.all_options, **measured}
 
 
 def rounds_of(run: Run, plan: Plan) -> str:
@@ -93,7 +86,12 @@ def caveats(run: Run, plan: Plan) -> list[str]:
         lines.append("Log-probabilities are not over the full vocabulary in this run.")
     if run.facts.simulated:
         lines.append("The run is simulated.")
+    lines.append("R = A + 1 counts the target's own token; ci95 is of R per prompt, 2,000 paired draws of prompts.")
     for choice in plan.choices:
+        if issubclass(choice.kind, Measured):
+            lines.append(
+                f"{choice.kind.name}: rank rates measured on the other half of the prompts, at every logged row."
+            )
         cap = choice.all_options.get("rank_cap", 0)
         if cap > run.facts.rank_kept:
             lines.append(

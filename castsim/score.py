@@ -7,7 +7,6 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from castsim.errors import OptionError, RunLogError
@@ -172,8 +171,8 @@ def _entry(
     return entry, width
 
 
-def prompts_of(run: Run, domains: Sequence[str]) -> pl.DataFrame:
-    """`prompt` and `domain` of the run's prompts, or of those in some domains.
+def domains_of(run: Run, domains: Sequence[str]) -> dict[int, str]:
+    """Domain of each of the run's prompts, or of those in some domains.
 
     Raises:
         OptionError: a domain that the run does not have.
@@ -183,5 +182,5 @@ def prompts_of(run: Run, domains: Sequence[str]) -> pl.DataFrame:
             raise OptionError(
                 f"--domain {domain}: the run has no such domain; it has {', '.join(run.manifest.domains)}"
             )
-    names = run.sequences().select("prompt", "domain")
-    return names.filter(pl.col("domain").is_in(domains)) if domains else names
+    names = run.sequences().select("prompt", "domain").iter_rows()
+    return {prompt: domain for prompt, domain in names if not domains or domain in domains}

@@ -38,15 +38,33 @@ def emit(document: dict[str, Any], tables: Sequence[Table], notes: Sequence[str]
     if json_to == "-":
         print(text)
         return
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=140)  # a pipe has no width of its own
-    for table in tables:
-        console.print(table)
+    console, endless = Console(), Console(width=10_000)
+    # A row keeps its length: a narrow terminal wraps it, where squeezed columns would lose their digits.
+    natural = max((endless.measure(grid).maximum for grid in tables), default=0)
+    for grid in tables:
+        Console(width=max(console.width, natural)).print(grid)
+        print()
     for note in notes:
         console.print(f"- {note}", markup=False, highlight=False)
     if json_to is not None:
         write_text(Path(json_to), text + "\n", "--json")
+
+
+def check_target(file: Path | str | None, option: str) -> None:
+    """Refuse, before any work is done, a place where no file can be written. None and "-" are no files.
+
+    Raises:
+        OptionError: an empty name, a folder, or a folder that is not there.
+    """
+    if file is None or str(file) == "-":
+        return
+    path = Path(file)
+    if not path.name or path.is_dir():
+        raise OptionError(f"{option} {file}: is a folder; name a file")
+    if not os.access(path.parent, os.W_OK):
+        raise OptionError(
+            f"{option} {file}: cannot be written, {path.parent} is no folder to write in; name another file"
+        )
 
 
 def write_text(file: Path, text: str, option: str) -> None:
@@ -60,12 +78,14 @@ def write_text(file: Path, text: str, option: str) -> None:
         part.write_text(text)
         os.replace(part, file)
     except OSError as error:
+        part.unlink(missing_ok=True)
         raise OptionError(f"{option} {file}: cannot be written ({error.strerror}); name another file") from error
 
 
 def table(title: str, *columns: str) -> Table:
     """An empty table: first column to the left, numbers to the right."""
-    grid = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
+    style = {"title_justify": "left", "title_style": "bold", "header_style": "bold", "box": None, "pad_edge": False}
+    grid = Table(title=title, min_width=len(title), **style)
     for i, column in enumerate(columns):
         grid.add_column(column, justify="left" if i == 0 else "right", no_wrap=True)
     return grid
@@ -117,9 +137,7 @@ def _replay_table(rows: Sequence[dict[str, Any]]) -> Table:
 def _label(row: dict[str, Any]) -> str:
     """The policy with the options that were set."""
     defaults = {f.name: f.default for f in option_fields(load_policies()[row["policy"]])}
-    return " ".join(
-        [row["policy"], *(f"{k}={v}" for k, v in row["options"].items() if v != defaults[k] and k != "table")]
-    )
+    return " ".join([row["policy"], *(f"{k}={v}" for k, v in row["options"].items() if v != defaults[k])])
 
 
 def number(value: float | None, form: str) -> str:
@@ -147,12 +165,13 @@ def csv_of(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def calibrate_tables(domains: dict[str, dict[str, Any]], loss: Sequence[dict[str, Any]]) -> list[Table]:
-    """First-rejection ranks, calibration error by depth, mass curve and rank-cap loss."""
-    return [_rejection_table(domains), _error_table(domains["all"]), _mass_table(domains), _cap_table(loss)]
+    """First-rejection ranks, reliability, calibration error by depth, mass curve and rank-cap loss."""
+    whole = domains["all"]
+    return [_rejection_table(domains), _bin_table(whole), _error_table(whole), _mass_table(domains), _cap_table(loss)]
 
 
 def _rejection_table(domains: dict[str, dict[str, Any]]) -> Table:
-    columns = ("domain", "rejections", "2-4", "5-8", "9-K", "beyond K", "beyond cap, any depth")
+    columns = ("domain", "rejections", "rank 2-4", "5-8", "9-K", "beyond K", "beyond the cap at any depth")
     grid = table("Rank of the target's token at the chain's first rejection", *columns)
     for name, found in domains.items():
         share = found["first_rejection_share_by_rank"]  # from rank 2 on
@@ -160,6 +179,24 @@ def _rejection_table(domains: dict[str, dict[str, Any]]) -> Table:
         cells = [None if part is None else sum(part) for part in groups]
         cells += [found["first_rejection_share_beyond_kept"], found["true_token_share_beyond_rank_cap"]]
         grid.add_row(name, str(found["first_rejections"]), *(number(cell, "{:.1%}") for cell in cells))
+    return grid
+
+
+def _bin_table(found: dict[str, Any]) -> Table:
+    """Mean probability, hit rate and count of each bin at depth 1, and deeper on and off the spine."""
+    places = {"depth 1": (1, "on"), "deeper, on spine": (2, "on"), "deeper, off spine": (2, "off")}
+    grid = table("Reliability, all domains: mean probability, hit rate (candidates)", "bin", *places)
+    for low in sorted({b["bin"][0] for b in found["reliability"]}):
+        bins = [b for b in found["reliability"] if b["bin"][0] == low]
+        cells = []
+        for depth, spine in places.values():
+            part = [b for b in bins if min(b["depth"], 2) == depth and b["spine"] == spine]
+            count = sum(b["candidates"] for b in part)
+            means = [
+                sum(b["candidates"] * b[key] for b in part) / count for key in ("mean_probability", "hit_rate") if count
+            ]
+            cells.append(f"{means[0]:.3f}  {means[1]:.3f} ({count})" if count else "n/a")
+        grid.add_row(f"{low:.1f}-{bins[0]['bin'][1]:.1f}", *cells)
     return grid
 
 

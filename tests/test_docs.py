@@ -34,13 +34,13 @@ def test_the_table_of_the_readme_is_what_the_main_job_prints(sample):
     from castsim.options import Choice
     from castsim.results import results
     from castsim.runlog import open_run
-    from castsim.score import Plan, prompts_of, score
+    from castsim.score import Plan, domains_of, score
     from castsim.show import REPLAY_COLUMNS, replay_tables
     from replay.policies.topn import TopN
 
     run = open_run(sample)
     plan = Plan((Choice(TopN),), (15, 31, 47, 63, 95, 127), "walked")
-    rows = results(run, plan, score(run, plan, None, 1, lambda _: None), prompts_of(run, []), seed=0)
+    rows = results(run, plan, score(run, plan, None, 1, lambda _: None), domains_of(run, []), seed=0)
     table = replay_tables(rows)[-1]
     printed = [list(cells) for cells in zip(*(column.cells for column in table.columns), strict=True)]
     block = re.search(r"```text\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.S)[1].splitlines()

@@ -1,5 +1,5 @@
 """Tree policies, one file each. A new policy is one file here: `load_policies` finds it, and so do the command line,
-its help, the contract tests and the live decoder.
+its help and the contract tests.
 
 A policy is a frozen dataclass. Its class says its name and whether it is nested; its fields are `budget` and its
 options, all with defaults. It sees the marginals of a batch and never the continuation.
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,8 @@ from replay.accept import entry_budgets, forest_entry_budgets
 from replay.forest import Forest
 from replay.rounds import Marginals, Rounds
 
-_ROUNDS_AT_ONCE = 2048  # bounds the memory of a forest
+LARGEST = 2**16  # a budget or width beyond this is a slip of the hand
+_NODES_AT_ONCE = 2**18  # bounds the memory of a forest
 
 
 class Policy(Protocol):
@@ -30,7 +31,9 @@ class Policy(Protocol):
     @property
     def budget(self) -> int: ...
 
-    def __call__(self, marginals: Marginals) -> Forest: ...
+    def __call__(self, marginals: Marginals) -> Forest:
+        """Trees for B rounds of marginals (B, L, K), with at most `budget` nonroot columns."""
+        ...
 
 
 @runtime_checkable
@@ -52,7 +55,7 @@ def load_policies() -> dict[str, type[Policy]]:
     found: dict[str, type[Policy]] = {}
     for module in pkgutil.iter_modules(__path__):
         for value in vars(importlib.import_module(f"{__name__}.{module.name}")).values():
-            if isinstance(value, type) and "nested" in vars(value) and value.__module__.endswith(module.name):
+            if isinstance(value, type) and "nested" in vars(value) and value.__module__ == f"{__name__}.{module.name}":
                 found[vars(value)["name"]] = value
     return dict(sorted(found.items(), key=lambda item: item[0].lower()))
 
@@ -66,13 +69,14 @@ def policy_entry_budgets(policy: Policy, rounds: Rounds) -> tuple[NDArray[np.int
         width: (B,) nonroot nodes of each tree, fewer than the budget where the universe is smaller.
     """
     if isinstance(policy, BestFirst):
-        return _counted(policy, policy.universe(rounds.marginals), rounds)
-    parts = [rounds.take(slice(i, i + _ROUNDS_AT_ONCE)) for i in range(0, max(len(rounds), 1), _ROUNDS_AT_ONCE)]
-    entry, width = zip(*(_walked(policy, part) for part in parts), strict=True)
+        return _by_count(policy, policy.universe(rounds.marginals), rounds)
+    step = max(1, _NODES_AT_ONCE // policy.budget)
+    parts = [rounds.take(slice(i, i + step)) for i in range(0, max(len(rounds), 1), step)]
+    entry, width = zip(*(_by_forest(policy, part) for part in parts), strict=True)
     return np.concatenate(entry), np.concatenate(width)
 
 
-def _counted(policy: Policy, universe: Marginals, rounds: Rounds) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+def _by_count(policy: Policy, universe: Marginals, rounds: Rounds) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """A best-first policy needs no trees: see `replay.accept`."""
     depth, rank_kept = universe.depth_max, universe.rank_kept
     target, known = rounds.continuation[:, :depth], np.minimum(rounds.known, depth)
@@ -82,19 +86,19 @@ def _counted(policy: Policy, universe: Marginals, rounds: Rounds) -> tuple[NDArr
     return np.hstack([entry, missing]), np.full(len(rounds), size, np.int32)
 
 
-def _walked(policy: Policy, rounds: Rounds) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+def _by_forest(policy: Policy, rounds: Rounds) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     forest = policy(rounds.marginals)
     entry = forest_entry_budgets(forest, rounds.continuation, rounds.known, rounds.marginals.depth_max)
     return np.where(entry > forest.budget, policy.budget + 1, entry).astype(np.int32), forest.width
 
 
-def require_counts(**options: Any) -> None:
-    """Refuse options that must be whole numbers of at least 1, or sequences of such.
+def require_counts(**options: int | tuple[int, ...]) -> None:
+    """Refuse options that must be whole numbers in 1..LARGEST, or sequences of such.
 
     Raises:
         ValueError: names the option and its value.
     """
     for name, value in options.items():
         numbers = value if isinstance(value, tuple) else (value,)
-        if not numbers or not all(isinstance(n, (int, np.integer)) and n >= 1 for n in numbers):
-            raise ValueError(f"{name} must be at least 1, not {value}")
+        if not numbers or not all(isinstance(n, (int, np.integer)) and 1 <= n <= LARGEST for n in numbers):
+            raise ValueError(f"{name} must be at least 1 and at most {LARGEST}, not {value}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -30,7 +30,7 @@ class Sequoia:
     name: ClassVar[str] = "sequoia"
     nested: ClassVar[bool] = True
     budget: int = 63
-    table: tuple[tuple[float, ...], ...] = ()
+    table: tuple[tuple[float, ...], ...] = field(default=(), metadata={"measured": True})
 
     def __post_init__(self) -> None:
         require_counts(budget=self.budget)

@@ -14,7 +14,7 @@ from castsim.manifest import NAME, Manifest, write_manifest
 from castsim.options import Choice
 from castsim.results import results
 from castsim.runlog import open_run
-from castsim.score import Plan, prompts_of, score
+from castsim.score import Plan, domains_of, score
 from replay.policies.topn import TopN
 
 PLAN = Plan((Choice(TopN),), (5, 40), "walked")
@@ -24,7 +24,7 @@ def outcome(folder):
     """The results, or the one line of the error."""
     try:
         run = open_run(folder)
-        names = prompts_of(run, [])
+        names = domains_of(run, [])
         return results(run, PLAN, score(run, PLAN, None, 1, lambda _: None), names, seed=0)
     except CastsimError as error:
         assert "\n" not in str(error)
