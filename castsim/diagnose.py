@@ -90,7 +90,7 @@ def _diagnosis(rounds: Rounds, rank_cap: int) -> Diagnosis:
 
 def summary(found: Diagnosis, rank_cap: int) -> dict[str, Any]:
     """One domain's entry in the JSON of `castsim calibrate`; every list's meaning is in its name."""
-    error = found.reliability.error()
+    error = found.reliability.calibration_error()
     bins = found.reliability.count.shape[2]
     with np.errstate(invalid="ignore"):
         confidence = found.reliability.confidence / found.reliability.count

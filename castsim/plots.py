@@ -1,4 +1,4 @@
-"""Pictures. A figure is drawn from the JSON document that its verb prints, so numbers and pictures never part."""
+"""Pictures. A figure is drawn from the JSON document that its verb prints, so that a picture shows those numbers."""
 
 from __future__ import annotations
 

@@ -14,7 +14,15 @@ Glossary: one symbol, one name.
                 entry budget      B,L     nodes      place of Y_1:d in the policy's order; N + 1 outside its tree
     A, R        accepted, committed       tokens     A draft tokens and the target's own: R = A + 1
     g(N)        expected_accepted N+1     tokens     sum of the N largest masses (Theorem 2)
-    l(N), c1    round_ms, slope_ms        ms         time of a round; time that one more node adds (Theorem 2)
+    l(0), c1    fixed_ms, slope_ms        ms         time of a round without nodes; time that a node adds (Theorem 2)
+                rank              B,L     1          place among the candidates of a position, from 0 in arrays
+                depth             B,1+N   1          distance from the root; 1..L for nodes
+                width             B       nodes      nonroot nodes that a tree has, at most its budget
+                known, remaining  B       tokens     of the continuation: at hand (at most L); to the output's end
+                censored          B                  known < L: the end of the output cuts the continuation short
+                spine                                the top-1 path
+                universe                             the candidates that a policy may use
+                gain              1       fraction   R over the chain's, less 1: in rounds, not in time
 
 R counts emitted tokens. Its mean is always named: *pooled* is the sum of committed over the number of rounds,
 *per prompt* the mean of the prompts' own means. *Walked* means that a policy's rounds start where its own previous

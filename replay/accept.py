@@ -3,8 +3,12 @@
 A node's *entry budget* is its place in the policy's order, so round b at budget n accepts #{d : entry(Y_1:d) <= n}.
 For best-first policies the entry budget of Y_1:d is the number of nodes that Theorem 1 ranks no later. That number is
 counted here for a whole batch at once: the nodes that score at least as high as some prefix of the continuation are
-listed depth by depth, and each is counted for the prefixes behind it. A prefix whose count passes the budget is
-dropped, which raises the round's threshold and prunes the list.
+listed depth by depth, and each is entered at the first prefix that it stands before; a running sum over prefixes is
+then the count. A prefix whose count passes the budget is dropped, which raises the round's floor and prunes the list.
+
+By hand: L = 2, q1 = (.5, .25), q2 = (.8, .1), and Y has ranks 2, 1. Its prefixes score .25 and .2. Depth 1 lists .5,
+entered at the first prefix, and .25, the first prefix itself. Depth 2 lists .4, entered at the first, and .2, the
+second itself; .05 and .025 are below the floor of .2. The running sum is 3, 4: the entry budgets.
 """
 
 from __future__ import annotations
@@ -44,6 +48,9 @@ def entry_budgets(
 
     Raises:
         ValueError: a budget or rank cap below 1, or shapes that disagree.
+        RowError: see `padded_continuation`.
+
+    Source: the order of Theorem 1, in the universe of Corollary 1.
     """
     if budget < 1 or (rank_cap is not None and rank_cap < 1):
         raise ValueError(f"budget and rank_cap must be at least 1, not {budget} and {rank_cap}")
@@ -53,8 +60,8 @@ def entry_budgets(
     universe = marginals.head(rank_cap=rank_cap)
     step = max(1, min(_ROUNDS_AT_ONCE, _CHILDREN_AT_ONCE // (budget * universe.rank_kept)))
     parts = [slice(i, i + step) for i in range(0, len(target), step)]
-    counted = [_count(universe.logq[p], ranks_of(universe.take(p), target[p]), budget) for p in parts]
-    return np.concatenate([np.empty((0, marginals.depth_max), np.int32), *counted])
+    chunks = [_count(universe.logq[p], ranks_of(universe.take(p), target[p]), budget) for p in parts]
+    return np.concatenate([np.empty((0, marginals.depth_max), np.int32), *chunks])
 
 
 def ranks_of(marginals: Marginals, continuation: NDArray[np.int32]) -> NDArray[np.int32]:
@@ -68,7 +75,9 @@ class _Level(NamedTuple):
 
     round: IndexArray  # (m,)
     score: NDArray[np.float64]  # (m,)
-    first: IndexArray  # (m,) flat place in the (B, L+1) thresholds of the first prefix that does not outscore the node
+    first: (
+        IndexArray  # (m,) flat place in the (B, L+1) prefix scores of the first prefix that does not outscore the node
+    )
     parent: IndexArray  # (m,) place in the previous level
     bound: IndexArray  # (K,) where each rank begins
 
@@ -77,24 +86,23 @@ def _count(logq: NDArray[np.floating], rank: NDArray[np.int32], budget: int) -> 
     """Entry budgets (B, L) of one chunk, from log q (B, L, K) and the ranks (B, L) of the continuation."""
     rounds, depth_max, _ = logq.shape
     prefixes, score = _prefixes(logq, rank, budget)
-    threshold = np.full((rounds, depth_max + 1), np.nan)  # a NaN neither outscores nor equals a node
-    threshold[:, :-1] = np.where(np.arange(depth_max) < prefixes[:, None], score, np.nan)
-    floor = np.hstack([np.full((rounds, 1), np.inf), threshold[:, :-1]])  # (B, L+1) by number of prefixes in play
+    prefix_score = np.full((rounds, depth_max + 1), np.nan)  # a NaN neither outscores nor equals a node
+    prefix_score[:, :-1] = np.where(np.arange(depth_max) < prefixes[:, None], score, np.nan)
+    floor = np.hstack([np.full((rounds, 1), np.inf), prefix_score[:, :-1]])  # (B, L+1) by number of prefixes in play
     by_depth = np.ascontiguousarray(np.moveaxis(logq, 0, 2), dtype=np.float64)  # (L, K, B)
     root = np.flatnonzero(prefixes > 0)
     level = _Level(root, np.zeros(len(root)), root * (depth_max + 1), root, np.zeros(1, np.intp))
-    above: list[_Level] = []
-    counted = np.zeros(threshold.size, np.intp)
-    alive = prefixes
+    levels: list[_Level] = []
+    entered = np.zeros(prefix_score.size, np.intp)  # nodes by the first prefix that they stand before
+    entry, alive = np.zeros((rounds, depth_max), np.intp), prefixes
     for depth in range(depth_max):
-        level = _expand(level, by_depth[depth], floor[np.arange(rounds), alive], threshold.ravel())
+        level = _expand(level, by_depth[depth], floor[np.arange(rounds), alive], prefix_score.ravel())
         if not len(level.round):
             break
-        above.append(level)
-        counted += np.bincount(_counted_from(above, rank, threshold.ravel()), minlength=threshold.size)
-        entry = np.cumsum(counted.reshape(threshold.shape)[:, :-1], axis=1)  # (B, L) so far
+        levels.append(level)
+        entered += np.bincount(_entered_at(levels, rank, prefix_score.ravel()), minlength=entered.size)
+        entry = np.cumsum(entered.reshape(prefix_score.shape)[:, :-1], axis=1)  # (B, L) so far
         alive = np.minimum(prefixes, (entry <= budget).sum(axis=1))
-    entry = np.cumsum(counted.reshape(threshold.shape)[:, :-1], axis=1)
     return np.where(np.arange(depth_max) < alive[:, None], entry, budget + 1).astype(np.int32)
 
 
@@ -103,8 +111,8 @@ def _prefixes(
 ) -> tuple[IndexArray, NDArray[np.float64]]:
     """How many prefixes of the continuation can be within the budget (B,), and their scores (B, L).
 
-    Y_1:d with ranks r_1..r_d (from 1) stands behind all shorter or equal-length strings of ranks no worse than its own,
-    position by position: at least sum_i r_1 * ... * r_i of them, itself included.
+    Y_1:d, of ranks r_1..r_d when counted from 1, stands behind all shorter or equal-length strings whose ranks are no
+    worse than its own, position by position: at least sum_i r_1 * ... * r_i of them, itself included.
     """
     reached = np.cumprod(rank != PAD, axis=1).astype(bool)  # (B, L)
     place = np.where(reached, rank, 0)
@@ -114,7 +122,7 @@ def _prefixes(
 
 
 def _expand(
-    level: _Level, logq: NDArray[np.float64], floor: NDArray[np.float64], threshold: NDArray[np.float64]
+    level: _Level, logq: NDArray[np.float64], floor: NDArray[np.float64], prefix_score: NDArray[np.float64]
 ) -> _Level:
     """The children (log q (K, B) of their depth) that reach their round's `floor` (B,).
 
@@ -134,52 +142,52 @@ def _expand(
     bound = np.cumsum([0, *(len(p) for p in parents)])[:-1]
     parent = np.concatenate(parents) if parents else np.empty(0, np.intp)
     score = np.concatenate(scores) if scores else np.empty(0)
-    first = _advance(level.first.take(parent), score, threshold)
-    return _Level(level.round.take(parent), score, first, parent, bound)
+    first = level.first.take(parent)  # no child outscores its parent, so the search goes on from there
+    return _Level(level.round.take(parent), score, _advance(first, score, prefix_score, np.greater), parent, bound)
 
 
 def _advance(
-    first: IndexArray, score: NDArray[np.float64], threshold: NDArray[np.float64], passed: np.ufunc = np.greater
+    first: IndexArray, score: NDArray[np.float64], prefix_score: NDArray[np.float64], stands_ahead: np.ufunc
 ) -> IndexArray:
-    """Move `first` past the prefixes that outscore the node: only onwards, since no child outscores its parent."""
-    behind = np.flatnonzero(passed(threshold.take(first), score))
+    """Move `first` (in place) past the prefixes whose score `stands_ahead` of the node's."""
+    behind = np.flatnonzero(stands_ahead(prefix_score.take(first), score))
     while len(behind):
         ahead = first.take(behind) + 1
         first[behind] = ahead
-        behind = behind.compress(passed(threshold.take(ahead), score.take(behind)))
+        behind = behind.compress(stands_ahead(prefix_score.take(ahead), score.take(behind)))
     return first
 
 
-def _counted_from(above: list[_Level], rank: NDArray[np.int32], threshold: NDArray[np.float64]) -> IndexArray:
+def _entered_at(levels: list[_Level], rank: NDArray[np.int32], prefix_score: NDArray[np.float64]) -> IndexArray:
     """Flat place of the first prefix that each node of the last level stands before (or is).
 
     That is `first`, but for nodes that *equal* its score: they stand before longer prefixes, behind shorter ones, and
     beside one of their own length in order of rank.
     """
-    level, depth = above[-1], len(above) - 1
-    equal = np.flatnonzero(threshold.take(level.first) == level.score)
+    level, depth = levels[-1], len(levels) - 1
+    equal = np.flatnonzero(prefix_score.take(level.first) == level.score)
     if not len(equal):
         return level.first
     start, score = level.first.take(equal), level.score.take(equal)
-    end = _advance(start + 1, score, threshold, np.greater_equal)  # past the prefixes that score the same
+    end = _advance(start + 1, score, prefix_score, np.greater_equal)  # past the prefixes that score the same
     row = level.round.take(equal)
-    own = row * (rank.shape[1] + 1) + depth + _later(above, equal, rank[row])
-    counted = level.first.copy()
-    counted[equal] = np.clip(own, start, end)
-    return counted
+    own_length = row * (rank.shape[1] + 1) + depth + _later(levels, equal, rank[row])
+    place = level.first.copy()
+    place[equal] = np.clip(own_length, start, end)
+    return place
 
 
-def _later(above: list[_Level], node: IndexArray, rank: NDArray[np.int32]) -> NDArray[np.bool_]:
+def _later(levels: list[_Level], node: IndexArray, rank: NDArray[np.int32]) -> NDArray[np.bool_]:
     """Does the node stand behind the continuation's prefix of its length, by rank? `rank` is (m, L).
 
     Read from the node up to the root, so that the shallowest difference has the last word.
     """
     later = np.zeros(len(node), bool)
-    for depth in range(len(above) - 1, -1, -1):
-        own = np.searchsorted(above[depth].bound, node, side="right") - 1
+    for depth in range(len(levels) - 1, -1, -1):
+        own = np.searchsorted(levels[depth].bound, node, side="right") - 1
         true = rank[:, depth]
         later = np.where(own == true, later, own > true)
-        node = above[depth].parent.take(node)
+        node = levels[depth].parent.take(node)
     return later
 
 
@@ -188,7 +196,13 @@ def forest_entry_budgets(
 ) -> NDArray[np.int32]:
     """(B, L) entry budget of each prefix of the continuation in any policy's forest: its column, or N + 1.
 
-    The walk of section 2: from the root, descend to the child that carries the target's token while there is one.
+    Args:
+        forest: B trees.
+        continuation, known: as in `entry_budgets`.
+        depth_max: L, the length of the continuation.
+
+    Source: the greedy verification of section 2: from the root, descend to the child that carries the target's token
+    while there is one.
     """
     target = padded_continuation(continuation, known, depth_max)
     node = np.zeros(len(forest), np.intp)
@@ -201,7 +215,7 @@ def forest_entry_budgets(
 
 
 def accepted(entry: NDArray[np.int32], budgets: ArrayLike) -> NDArray[np.int32]:
-    """(B, C) accepted draft tokens A at each of C budgets, from entry budgets (B, L)."""
+    """(B, C) accepted draft tokens A at each of C budgets, from entry budgets (B, L). Source: A(S) of section 3.2."""
     return np.asarray((entry[:, :, None] <= np.asarray(budgets)).sum(axis=1, dtype=np.int32))
 
 
@@ -209,5 +223,7 @@ def committed(accepted_count: NDArray[np.int32], remaining: NDArray[np.int32]) -
     """(B, C) emitted tokens R = A + 1 of A (B, C), but never more than the output has left (B,).
 
     Exclusion: an end of sequence or a token limit inside the accepted path ends the round there, without a bonus token.
+
+    Source: R = A + 1 of section 2.
     """
     return np.minimum(accepted_count + 1, remaining[:, None]).astype(np.int32)

@@ -34,11 +34,14 @@ def paired_bootstrap(
 ) -> FloatTable:
     """Percentile interval (2, C) of a statistic over resampled prompts.
 
-    Pairing: one draw of prompts serves all C columns, so a ratio or difference of columns has its own honest interval.
+    Pairing: one draw of prompts serves all C columns, so a ratio or difference of columns has its own interval.
 
     Args:
         statistic: maps prompt weights (D, P) to values (D, C).
         prompts: P. With fewer than two the interval is NaN: one prompt says nothing about others.
+        rng: the random stream; the caller's, so that a seed repeats an interval.
+        draws: how many times P prompts are drawn with replacement.
+        level: the share of draws inside the interval.
 
     Source: the paired prompt bootstrap of the paper's Table 3 and appendix D.2 (which draws 10,000).
     """

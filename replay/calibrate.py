@@ -33,7 +33,7 @@ class Reliability:
     def __add__(self, other: Reliability) -> Reliability:
         return Reliability(self.count + other.count, self.confidence + other.confidence, self.hits + other.hits)
 
-    def error(self) -> NDArray[np.float64]:
+    def calibration_error(self) -> NDArray[np.float64]:
         """(2, L) expected calibration error: a candidate's mean |confidence - hit rate| of its bin; NaN if none."""
         with np.errstate(invalid="ignore"):
             gap = np.abs(self.confidence - self.hits).sum(axis=2)
@@ -80,6 +80,8 @@ def rank_counts(rounds: Rounds) -> NDArray[np.int64]:
     """(L, K+1) how often the true token of each depth has each rank (last: beyond), where all earlier ones are kept.
 
     Divided by its row sums, the first K columns are the rank-acceptance table that `sequoia` takes.
+
+    Source: "beyond rank 8" of appendix G.1, which does not say over which positions; read here: as above.
     """
     rank = ranks_of(rounds.marginals, rounds.continuation)
     reached = np.cumprod(np.pad(rank != PAD, ((0, 0), (1, 0)), constant_values=True)[:, :-1], axis=1).astype(bool)

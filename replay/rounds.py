@@ -74,7 +74,7 @@ class Marginals:
         refuse(logq[:, :, 1:] > logq[:, :, :-1], "log-probabilities are not sorted, best candidate first")
         mass = np.exp(logq).sum(axis=2, dtype=np.float64)  # (B, L)
         refuse(mass > 1 + MASS_SLACK, "probabilities of a position sum to more than 1")
-        token, logq = _ties_by_id(token.astype(np.int32), logq)
+        token = _ties_by_id(token.astype(np.int32), logq)
         ordered = np.sort(token, axis=2)
         refuse(ordered[:, :, 1:] == ordered[:, :, :-1], "a position lists the same candidate twice")
         object.__setattr__(self, "token", token)
@@ -82,9 +82,9 @@ class Marginals:
 
     @classmethod
     def ranked(cls, token: ArrayLike, logq: ArrayLike) -> Marginals:
-        """Marginals from candidates in any order: sorts by log-probability, equal ones by id."""
+        """Marginals from candidates in any order, sorted by log-probability."""
         ids, scores = _candidates(token, logq)
-        order = np.lexsort((ids, -scores), axis=-1)  # (B, L, K)
+        order = np.argsort(-scores, axis=-1, kind="stable")  # (B, L, K)
         return cls(np.take_along_axis(ids, order, axis=-1), np.take_along_axis(scores, order, axis=-1))
 
     def __len__(self) -> int:
@@ -101,7 +101,13 @@ class Marginals:
         return int(self.token.shape[2])
 
     def head(self, *, depth_max: int | None = None, rank_cap: int | None = None) -> Marginals:
-        """The universe of the first `depth_max` positions and `rank_cap` ranks (views, no copy)."""
+        """The universe of the first `depth_max` positions and `rank_cap` ranks (views, no copy); None keeps all.
+
+        Raises:
+            ValueError: a cap below 1.
+        """
+        if (depth_max is not None and depth_max < 1) or (rank_cap is not None and rank_cap < 1):
+            raise ValueError(f"depth_max and rank_cap must be at least 1, not {depth_max} and {rank_cap}")
         return self._part((slice(None), slice(depth_max), slice(rank_cap)))
 
     def take(self, rows: NDArray[Any] | slice) -> Marginals:
@@ -125,14 +131,14 @@ def _candidates(token: ArrayLike, logq: ArrayLike) -> tuple[NDArray[Any], FloatA
     return ids, scores
 
 
-def _ties_by_id(token: NDArray[np.int32], logq: FloatArray) -> tuple[NDArray[np.int32], FloatArray]:
-    """Put candidates of equal log-probability in order of id, so that rank means one thing (Theorem 1's tie rule)."""
+def _ties_by_id(token: NDArray[np.int32], logq: FloatArray) -> NDArray[np.int32]:
+    """Tokens with candidates of equal log-probability in order of id, so that rank means one thing (Theorem 1)."""
     swapped = (logq[:, :, 1:] == logq[:, :, :-1]) & (token[:, :, 1:] < token[:, :, :-1])
     rows = np.flatnonzero(swapped.any(axis=(1, 2)))
     if len(rows):
         order = np.lexsort((token[rows], -logq[rows]), axis=-1)
         token[rows] = np.take_along_axis(token[rows], order, axis=-1)
-    return token, logq
+    return token
 
 
 def padded_continuation(continuation: ArrayLike, known: ArrayLike, depth_max: int) -> NDArray[np.int32]:

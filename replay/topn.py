@@ -1,7 +1,8 @@
 """The best-first kernel (Theorem 1): the N prefixes of largest product score, in their order.
 
-Nobody else owns a heap. The order, here and in `replay.accept`: higher score first, then shorter, then lexicographic
-by rank. A score is the float64 sum of log q in order of depth, so the order is exact for log 0 and for probability 1.
+The only heap of the package. The order, here and in `replay.accept`: higher score first, then shorter, then
+lexicographic by rank. A score is the float64 sum of log q in order of depth, so the order is exact for log 0 and for
+probability 1.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ def best_first(marginals: Marginals, budget: int, *, spine_first: bool = False) 
     Holds fewer than `budget` nodes (see `Forest.width`) where the universe does. With `spine_first` the top-1 path
     comes before everything else.
 
+    Raises:
+        ValueError: a budget below 1.
+
     Source: Theorem 1 and Corollary 1.
     """
     return gather(marginals, *best_first_nodes(marginals, budget, spine_first=spine_first))
@@ -30,6 +34,8 @@ def best_first_nodes(
     marginals: Marginals, budget: int, *, spine_first: bool = False
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
     """The tree of `best_first` as parent column, depth and rank, each (B, N); depth 0 behind the universe."""
+    if budget < 1:
+        raise ValueError(f"budget must be at least 1, not {budget}")
     parent, depth, rank = (np.zeros((len(marginals), budget), np.int32) for _ in range(3))
     for row, logq in enumerate(marginals.logq):
         nodes = _pop(logq.tolist(), budget, spine_first)  # Python floats are float64, whatever logq is
@@ -62,5 +68,8 @@ def _pop(logq: list[list[float]], budget: int, spine_first: bool) -> list[tuple[
 
 
 def sorted_masses(marginals: Marginals, budget: int) -> NDArray[np.float64]:
-    """(B, N) the N largest prefix masses of each round, rho_(1) >= rho_(2) >= ..., 0 behind the universe."""
+    """(B, N) the N largest prefix masses of each round, rho_(1) >= rho_(2) >= ..., 0 behind the universe.
+
+    Source: rho_(N) of Theorem 2; Figure 4c shows its mean over rounds.
+    """
     return np.exp(best_first(marginals, budget).score[:, 1:])

@@ -21,7 +21,9 @@ def walk(rounds: Rounds, committed: NDArray[np.int32]) -> NDArray[np.bool_]:
         less the one that prefill gave.
 
     Raises:
-        ValueError: the rows are no dense log, or a round emits nothing or runs past the end.
+        ValueError: the rows are no dense log (`RowError`), or a round emits nothing or runs past the end.
+
+    Source: the round state of section 2 and appendix C: the next pending root follows the committed path.
     """
     start, stop = dense_spans(rounds)
     if (committed < 1).any() or (committed > rounds.remaining[:, None]).any():
@@ -50,7 +52,6 @@ def dense_spans(rounds: Rounds) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     left = np.repeat(stop, stop - first) - np.arange(len(rounds))
     refuse(rounds.position != expected, "its position does not follow the row before, as in a dense log")
     refuse(rounds.remaining != left, "its prompt lacks the rows of its last positions, which a dense log has")
-    again = np.ones(len(first), bool)
-    again[np.unique(rounds.prompt[first], return_index=True)[1]] = False
-    refuse(np.isin(np.arange(len(rounds)), first[again]), "its prompt's rows do not stand together")
+    prompt, spans = np.unique(rounds.prompt[first], return_counts=True)
+    refuse(np.isin(rounds.prompt, prompt[spans > 1]), "its prompt's rows do not stand together")
     return first, stop

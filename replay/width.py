@@ -38,6 +38,9 @@ def stopping_budget(mass: ArrayLike, *, fixed_ms: float, slope_ms: float, smalle
     """The budget N* of Theorem 2: from `smallest` on, add node N+1 while rho_(N+1) >= (1 + g(N)) / l(N) * slope_ms.
 
     A node at equality is added. The largest budget is the number of masses.
+
+    Raises:
+        ValueError: see `throughput_tok_per_ms`.
     """
     rate = throughput_tok_per_ms(mass, fixed_ms=fixed_ms, slope_ms=slope_ms)
     rho = np.asarray(mass, np.float64)

@@ -1,7 +1,7 @@
 """The `.pt` of the paper's public code: a list with one dict for each round of the chain.
 
 Each dict has `accepted` (int), `top_idx` (L, K) int64, `top_val` (L, K) float32 logits and `realized` (up to L) int64.
-Two things are not in the file and are dealt with in the open:
+Two things are not in the file:
 
 * the normaliser: logits are normalised over the K logged candidates, so masses are too high (the run says so);
 * prompts and positions: rounds follow one another, so each must continue the one before. A round whose continuation is
@@ -127,7 +127,7 @@ class _Output:
 def _join(
     file: Path, rounds: list[dict[str, Any]], depth_max: int
 ) -> tuple[list[list[int | None]], list[int], list[int], int]:
-    """Outputs, and for each round its prompt and position; also how often the thread was lost."""
+    """Outputs, and for each round its prompt and position; also how many rounds do not continue the one before."""
     outputs, prompt, position, breaks = [_Output()], [], [], 0
     for entry in rounds:
         if len(entry["top_idx"]) != depth_max:

@@ -20,8 +20,8 @@ class JetSpec:
     topN pays for a node when it is the best one left; here a node is paid for when its parent was. Children enter in
     order of rank and the last expansion is cut at the budget.
 
-    Source: the expansion rule of JetSpec (arXiv 2606.18394) as appendix I of the paper tells it. JetSpec's own drafter
-    conditions a node on its path; here the shared marginals stand in for it.
+    Source: the expansion rule of JetSpec (arXiv 2606.18394) as appendix I of the paper describes it. JetSpec's own
+    drafter conditions a node on its path; here the shared marginals take its place, and `branching` is the paper's K.
     """
 
     name: ClassVar[str] = "jetspec"

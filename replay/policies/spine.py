@@ -17,6 +17,8 @@ class Spine:
 
     From a budget of L on it never accepts less than the chain in a round, at the price of deep nodes that the scores do
     not favour.
+
+    Source: this project; a baseline between `chain` and `topN`.
     """
 
     name: ClassVar[str] = "spine"

@@ -238,6 +238,29 @@ def test_calibrate_works_on_small_ranks_and_short_runs(castsim, small):
     assert "nan" not in out.lower()
 
 
+def test_calibrate_of_one_domain(castsim):
+    whole, one = (
+        document(castsim, "calibrate")["domains"],
+        document(castsim, "calibrate", "--domain", "math")["domains"],
+    )
+    assert set(one) == {"math", "all"}
+    assert one["all"] == one["math"] == whole["math"]
+
+
+def test_a_table_keeps_its_digits_in_a_narrow_terminal(castsim, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    _, out, _ = castsim("replay", "--budgets", "63", "--policy", "topN", "--set", "rank_cap=4")
+    row = next(line for line in out.splitlines() if line.startswith("topN rank_cap=4"))
+    assert "%, +" in row
+    assert "…" not in out
+
+
+def test_bare_castsim_is_help(castsim):
+    code, out, err = castsim()
+    assert (code, err) == (0, "")
+    assert "replay" in out
+
+
 def test_policies_lists_every_policy_with_its_options(castsim):
     found = document(castsim, "policies")["policies"]
     assert {p["policy"] for p in found} >= {"topN", "sequoia"}
@@ -267,6 +290,15 @@ def test_policies_lists_every_policy_with_its_options(castsim):
         (["replay", "--budgets", "5", "--json", "no/such/folder/x.json"], "cannot be written"),
         (["replay", "--budgets", "5", "--csv", "no/such/folder/x.csv"], "cannot be written"),
         (["replay", "--nonsense"], "No such option"),
+        (["replay", "--budgets", "99999999999"], "at most 65536"),
+        (["replay", "--policy", "eagle2", "--set", "frontier=9999999"], "at most 65536"),
+        (["replay", "--policy", "sequoia", "--set", "table=1"], "no such option"),
+        (["replay", "--budgets", "5", "--json", "."], "is a folder"),
+        (["replay", "--budgets", "5", "--json", ""], "is a folder"),
+        (["replay", "--budgets", "5", "--csv", "."], "is a folder"),
+        (["replay", "--budgets", "5", "--csv", ""], "is a folder"),
+        (["calibrate", "--plot", "no/such/folder/x.png"], "cannot be written"),
+        (["import", __file__, "--out", f"{__file__}/run"], "no known layout"),
         (["calibrate", "--plot", "x.gif"], "name a .png"),
         (["calibrate", "--rank-cap", "0"], "--rank-cap"),
         (["import", "x.npz"], "Missing option"),
@@ -282,6 +314,14 @@ def test_bad_input_is_one_line_and_exit_code_2(castsim, arguments, words):
     assert err.startswith("castsim: ")
     assert words in err
     assert "Traceback" not in out + err
+
+
+def test_nothing_is_printed_or_written_where_one_target_is_bad(castsim, tmp_path):
+    code, out, _ = castsim(
+        "replay", "--budgets", "5", "--json", tmp_path / "x.json", "--csv", tmp_path / "no" / "x.csv"
+    )
+    assert (code, out) == (2, "")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_sequoia_needs_two_prompts(castsim, tmp_path):

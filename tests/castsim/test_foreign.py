@@ -104,6 +104,79 @@ def test_scenario_1_what_follows_an_end_of_sequence_is_no_answer(tmp_path):
     assert "1 outputs ran on" in facts.notes[0]
 
 
+def test_outputs_without_an_end_were_cut_by_the_limit(tmp_path):
+    sequences, rounds = source([9, 5])
+    facts = import_run(write_npz(tmp_path, sequences, rounds), tmp_path / "run", ImportOptions(eos_ids=(0,)))
+    assert open_run(tmp_path / "run").sequences()["finish"].to_list() == ["length", "length"]
+    assert facts.notes == ()
+
+
+def test_rows_in_any_order_become_the_same_run(tmp_path):
+    sequences, rounds = source()
+    shuffled = rounds.take(np.random.default_rng(0).permutation(len(rounds)))
+    import_run(write_npz(tmp_path, sequences, shuffled), tmp_path / "run", ImportOptions())
+    same_rounds(tmp_path / "run", rounds)
+
+
+def test_sequences_can_lie_elsewhere(tmp_path):
+    sequences, rounds = source()
+    file = write_npz(tmp_path, sequences, rounds)
+    (tmp_path / "x_sequences.json").rename(tmp_path / "other.json")
+    with pytest.raises(ForeignError, match="--sequences"):
+        import_run(file, tmp_path / "run", ImportOptions())
+    import_run(file, tmp_path / "run", ImportOptions(sequences=tmp_path / "other.json"))
+    same_rounds(tmp_path / "run", rounds)
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [([0, 1, 2, 4, 5, 6, 7], "makes no sound run: its position does not follow"), ([0, 1, 2, 2, 3], "another row has")],
+)
+def test_a_dense_log_with_missing_or_repeated_rows_makes_no_run(tmp_path, rows, words):
+    sequences, rounds = source([9])
+    with pytest.raises(ForeignError, match=words):
+        import_run(write_npz(tmp_path, sequences, rounds.take(np.array(rows))), tmp_path / "run", ImportOptions())
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("output_tokens", None, "output_tokens"),
+        ("output_tokens", [], "output_tokens"),
+        ("output_tokens", [3, -1], "output_tokens"),
+        ("output_tokens", [3, 2**31], "output_tokens"),
+        ("prompt_tokens", "abc", "prompt_tokens"),
+        ("domain", None, "domain"),
+        ("prompt_id", None, "prompt_id"),
+        ("domain", "all", "a domain cannot be named all"),
+        ("prompt_id", "p1", "two sequences with one prompt_id"),
+    ],
+)
+@pytest.mark.parametrize("layout", ["npz", "jsonl"])
+def test_a_bad_sequence_is_named_in_every_layout(tmp_path, layout, field, value, words):
+    sequences, rounds = source()
+    if layout == "npz":
+        file = write_npz(tmp_path, sequences, rounds)
+        (tmp_path / "x_sequences.json").write_text(json.dumps([{**sequences[0], field: value}, *sequences[1:]]))
+    else:
+        lines = jsonl_lines(sequences, rounds)
+        file = tmp_path / "x.jsonl"
+        file.write_text("\n".join([json.dumps({**json.loads(lines[0]), field: value}), *lines[1:]]) + "\n")
+    with pytest.raises(ForeignError, match=f"{words}|is not token"):
+        import_run(file, tmp_path / "run", ImportOptions())
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_position_that_does_not_exist_is_refused_not_dropped(tmp_path):
+    lines = jsonl_lines(*source())
+    broken = json.loads(lines[0])
+    broken["rounds"][3]["position"] = 2**30
+    (tmp_path / "x.jsonl").write_text("\n".join([json.dumps(broken), *lines[1:]]) + "\n")
+    with pytest.raises(ForeignError, match="position is not followed by a token"):
+        import_run(tmp_path / "x.jsonl", tmp_path / "run", ImportOptions())
+
+
 def test_only_so_many_prompts_a_domain(tmp_path):
     sequences, rounds = source()
     import_run(write_npz(tmp_path, sequences, rounds), tmp_path / "run", ImportOptions(per_domain=1))
@@ -289,6 +362,24 @@ def test_pt_rounds_that_do_not_join_begin_a_new_prompt(tmp_path):
     facts = import_run(file, tmp_path / "run", ImportOptions())
     assert "1 rounds do not continue the one before" in " ".join(facts.notes)
     assert open_run(tmp_path / "run").manifest.prompts == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda e: {**e, "accepted": e["accepted"] + 1}, "its own arrays say"),
+        (lambda e: {**e, "top_val": e["top_val"][:2]}, "shapes that disagree"),
+        (lambda e: {**e, "realized": e["realized"][:0]}, "shapes that disagree"),
+        (lambda e: {k: v[:2] if k != "accepted" else min(v, 2) for k, v in e.items()}, "several block lengths"),
+    ],
+)
+def test_a_pt_that_contradicts_itself(tmp_path, change, words):
+    torch = pytest.importorskip("torch")
+    file = write_pt(torch, tmp_path / "x.pt", *source([40]))
+    entries = torch.load(file, weights_only=True)
+    torch.save([*entries[:5], change(entries[5]), *entries[6:]], file)
+    with pytest.raises(ForeignError, match=words):
+        import_run(file, tmp_path / "run", ImportOptions())
 
 
 class Hostile:

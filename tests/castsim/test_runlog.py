@@ -12,7 +12,7 @@ import runs
 from castsim.errors import RunLogError
 from castsim.manifest import NAME, Manifest, read_manifest, write_manifest
 from castsim.runlog import open_run
-from castsim.runwriter import RunWriter, rounds_frame, whole_run
+from castsim.runwriter import RunWriter, prompt_shards, rounds_frame, whole_run
 
 ROUNDS, SEQUENCES = "rounds-00000.parquet", "sequences-00000.parquet"
 FIELDS = ("continuation", "known", "prompt", "position", "remaining")
@@ -281,3 +281,54 @@ def test_a_whole_run_appears_at_once_or_not_at_all(tmp_path):
 def test_copies_of_a_run_are_runs(folder, tmp_path):
     shutil.copytree(folder, tmp_path / "copy")
     assert len(read(tmp_path / "copy")) == 1
+
+
+def test_shards_hold_whole_prompts_of_a_bounded_size():
+    assert prompt_shards(np.array([5000, 3000, 3000, 9000, 1])) == [slice(0, 2), slice(2, 3), slice(3, 4), slice(4, 5)]
+    assert prompt_shards(np.array([], int)) == []
+
+
+def test_derived_columns_are_those_of_the_rounds(folder):
+    """context = prompt tokens + position; chain_accepted = how far the top-1 candidates are right."""
+    (rounds,) = read(folder)
+    frame = pl.read_parquet(folder / ROUNDS)
+    assert frame["context"].to_list() == (3 + rounds.position).tolist()
+    right = (rounds.marginals.token[:, :, 0] == rounds.continuation).cumprod(axis=1).sum(axis=1)
+    assert frame["chain_accepted"].to_list() == right.tolist()
+
+
+def test_files_that_do_not_pair_up_are_refused(folder):
+    manifest = read_manifest(folder)
+    runs.reseal(folder, files=[f.model_dump() for f in manifest.files[:1]])
+    with pytest.raises(RunLogError, match="do not pair up"):
+        open_run(folder)
+
+
+def test_a_row_count_that_disagrees_is_refused(folder):
+    files = [{**f.model_dump(), "rows": f.rows + 1} for f in read_manifest(folder).files]
+    runs.reseal(folder, files=files)
+    with pytest.raises(RunLogError, match="the manifest says"):
+        read(folder)
+
+
+@pytest.mark.parametrize("column", ["context", "chain_accepted", "prompt"])
+def test_a_missing_number_is_named(folder, column):
+    runs.alter(folder, ROUNDS, pl.lit(None, pl.Int32).alias(column))
+    with pytest.raises(RunLogError, match=f"{column} is missing"):
+        read(folder)
+
+
+def test_two_imports_to_one_place_do_not_harm_each_other(tmp_path):
+    shard = runs.prompts([5])
+    with pytest.raises(RunLogError, match="exists already"), whole_run(tmp_path / "run", runs.facts()) as first:
+        first.add(shard[0], rounds_frame(shard[1], shard[0]))
+        with whole_run(tmp_path / "run", runs.facts()) as second:
+            second.add(shard[0], rounds_frame(shard[1], shard[0]))
+    assert len(read(tmp_path / "run")) == 1
+    assert [p.name for p in tmp_path.iterdir()] == ["run"]
+
+
+def test_a_place_that_cannot_be_a_folder(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(RunLogError, match="cannot be made"), whole_run(tmp_path / "file" / "run", runs.facts()):
+        pass

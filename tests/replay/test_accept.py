@@ -167,5 +167,31 @@ def test_scenario_1_an_end_of_sequence_inside_the_accepted_path_ends_the_round()
     assert committed(played, rounds.remaining).tolist() == [[3]]
 
 
+def test_scenario_1_an_end_of_sequence_as_the_bonus_token():
+    """d1 d2 accepted, then the end as the target's own token: R = 3, and no round follows."""
+    found = Marginals(np.array([[[11], [12], [13]]]), np.full((1, 3, 1), -0.1))
+    rounds = Rounds(found, [[11, 12, 0]], np.array([3]), np.zeros(1, int), np.zeros(1, int), np.array([3]))
+    played = accepted(entry_budgets(found, rounds.continuation, rounds.known, budget=3), [3])
+    assert played.tolist() == [[2]]
+    assert committed(played, rounds.remaining).tolist() == [[3]]
+
+
+@pytest.mark.parametrize(("depth", "most"), [(15, 16), (9, 10), (8, 9)])
+def test_scenario_3_r_never_exceeds_the_block(depth, most):
+    """Block 16, block 10, and DART's L = 8: a continuation that equals the whole chain gives R = L + 1."""
+    found = Marginals(np.arange(depth).reshape(1, depth, 1), np.full((1, depth, 1), -0.1))
+    rounds = Rounds(found, [np.arange(depth)], np.array([depth]), np.zeros(1, int), np.zeros(1, int))
+    entry = entry_budgets(found, rounds.continuation, rounds.known, budget=63)
+    assert committed(accepted(entry, [63]), rounds.remaining).tolist() == [[most]]
+
+
+def test_many_chunks_are_one_batch(monkeypatch, sample_rounds):
+    part = sample_rounds.take(slice(0, 500))
+    args = (part.marginals, part.continuation, part.known)
+    whole = entry_budgets(*args, budget=63)
+    monkeypatch.setattr("replay.accept._ROUNDS_AT_ONCE", 7)
+    np.testing.assert_array_equal(entry_budgets(*args, budget=63), whole)
+
+
 def test_ranks_count_from_zero_and_miss_what_is_not_kept():
     assert ranks_of(HAND, np.array([[2, 9]], np.int32)).tolist() == [[1, -1]]

@@ -39,7 +39,7 @@ def test_a_policy_is_a_frozen_dataclass_with_defaults_and_a_docstring(kind):
     assert dataclasses.fields(kind)[0].name == "budget"
     with pytest.raises(dataclasses.FrozenInstanceError):
         policy.budget = 1
-    assert "Source:" in kind.__doc__ or kind.name == "spine"  # spine is this project's own
+    assert "Source:" in kind.__doc__
 
 
 @EACH
@@ -82,6 +82,43 @@ def test_entry_budgets_are_those_of_the_forest(kind, found, budget):
     np.testing.assert_array_equal(width, forest.width)
 
 
+def test_a_shorter_chain_reaches_no_deeper_prefix():
+    rounds = Rounds(LADDER, [[1, 3, 5]], np.array([3]), np.zeros(1, int), np.zeros(1, int))
+    assert policy_entry_budgets(load_policies()["chain"](budget=9, length=2), rounds)[0].tolist() == [[1, 2, 10]]
+
+
+@EACH
+def test_many_chunks_are_one_batch(kind, monkeypatch, sample_rounds):
+    part = sample_rounds.take(slice(0, 60))
+    whole = policy_entry_budgets(kind(budget=20), part)
+    monkeypatch.setattr("replay.policies._NODES_AT_ONCE", 140)
+    for ours, theirs in zip(policy_entry_budgets(kind(budget=20), part), whole, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_full_uses_every_logged_rank(sample_rounds):
+    part = sample_rounds.take(slice(0, 200))
+    full, _ = policy_entry_budgets(load_policies()["full"](budget=127), part)
+    wide, _ = policy_entry_budgets(load_policies()["topN"](budget=127, rank_cap=16), part)
+    np.testing.assert_array_equal(full, wide)
+    assert (full != policy_entry_budgets(load_policies()["topN"](budget=127), part)[0]).any()
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("topN", {"rank_cap": 8}),
+        ("spine", {"rank_cap": 8}),
+        ("jetspec", {"branching": 8}),
+        ("eagle2", {"frontier": 8}),
+        ("schedule", {"branching": (8, 4, 2, 2, 1)}),
+        ("chain", {"length": 0}),
+    ],
+)
+def test_defaults_are_the_papers(name, options):
+    assert {f.name: f.default for f in dataclasses.fields(load_policies()[name])[1:]} == options
+
+
 @EACH
 def test_a_single_candidate_leaves_the_chain(kind):
     """Scenario 17: K = 1."""
@@ -120,6 +157,9 @@ def test_an_empty_batch(kind):
         ("schedule", {"budget": 9, "branching": (2, 1)}, [(1,), (2,), (1, 3), (2, 3), (1, 3, 5), (2, 3, 5)]),
         ("jetspec", {"budget": 5, "branching": 2}, [(1,), (2,), (1, 3), (1, 4), (1, 3, 5)]),
         ("eagle2", {"budget": 4, "frontier": 1}, [(1,), (1, 3), (1, 3, 5)]),
+        # depth 2 has 13 (.4), 23 (.2), 14 (.05), 24 (.025); the frontier of 2 never expands 14, whose child topN takes
+        ("eagle2", {"budget": 8, "frontier": 2}, [(1,), (1, 3), (1, 3, 5), (2,), (2, 3), (2, 3, 5), (1, 4), (2, 4)]),
+        ("topN", {"budget": 8}, [(1,), (1, 3), (1, 3, 5), (2,), (2, 3), (2, 3, 5), (1, 4), (1, 4, 5)]),
         ("spine", {"budget": 4}, [(1,), (1, 3), (1, 3, 5), (2,)]),
     ],
 )
@@ -178,6 +218,7 @@ def test_sequoia_follows_the_table_not_the_scores():
         ("chain", {"length": -1}),
         ("eagle2", {"frontier": 0}),
         ("jetspec", {"branching": -2}),
+        ("topN", {"rank_cap": 2**16 + 1}),
     ],
 )
 def test_bad_options_are_named(name, options):

@@ -133,3 +133,15 @@ def test_read_only_and_strided_inputs_are_left_alone():
     token.flags.writeable = logq.flags.writeable = False
     Marginals(token, logq)
     np.testing.assert_array_equal(token, TOKEN)
+
+
+def test_ties_are_ordered_in_a_copy():
+    token = np.array([[[7, 4]]], np.int32)
+    assert Marginals(token, np.log(np.full((1, 1, 2), 0.5))).token.tolist() == [[[4, 7]]]
+    assert token.tolist() == [[[7, 4]]]
+
+
+@pytest.mark.parametrize("caps", [{"rank_cap": 0}, {"rank_cap": -1}, {"depth_max": 0}])
+def test_a_universe_without_candidates_is_refused(caps):
+    with pytest.raises(ValueError, match="at least 1"):
+        Marginals(TOKEN, LOGQ).head(**caps)

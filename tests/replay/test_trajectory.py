@@ -94,5 +94,12 @@ def test_a_round_emits_at_least_one_token_and_at_most_what_is_left(value):
         walk(dense([3]), np.full((3, 1), value, np.int32))
 
 
+def test_a_prompt_in_two_places_is_refused():
+    halves = dense([2, 2, 2], depth=1)
+    fields = {n: getattr(halves, n) for n in ("continuation", "known", "position", "remaining")}
+    with pytest.raises(ValueError, match="row 0: its prompt's rows do not stand together"):
+        walk(Rounds(halves.marginals, prompt=np.array([0, 0, 1, 1, 0, 0]), **fields), np.ones((6, 1), np.int32))
+
+
 def test_no_prompts_no_rounds():
     assert walk(dense([2]).take(slice(0, 0)), np.empty((0, 2), np.int32)).shape == (0, 2)

@@ -1,0 +1,40 @@
+"""Which room may import what: the architecture as a test."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+HEAVY = {"torch", "matplotlib", "joblib", "pyarrow", "transformers", "scipy"}  # only inside functions
+
+
+def imported(node):
+    for child in ast.walk(node):
+        if isinstance(child, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in child.names)
+        elif isinstance(child, ast.ImportFrom):
+            yield child.module.split(".")[0]
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "replay").rglob("*.py")), ids=lambda f: f.name)
+def test_replay_imports_numpy_and_the_standard_library_only(file):
+    found = set(imported(ast.parse(file.read_text())))
+    assert found <= {"numpy", "replay", *sys.stdlib_module_names}
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "castsim").rglob("*.py")), ids=lambda f: f.name)
+def test_slow_libraries_are_imported_where_they_are_used(file):
+    top = [node for node in ast.parse(file.read_text()).body if isinstance(node, (ast.Import, ast.ImportFrom))]
+    assert not HEAVY & {name for node in top for name in imported(node)}
+
+
+@pytest.mark.parametrize("room", ["replay", "castsim"])
+def test_files_and_functions_stay_short(room):
+    for file in (ROOT / room).rglob("*.py"):
+        text = file.read_text()
+        assert text.count("\n") <= 300, file
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                assert node.end_lineno - node.lineno < 60, f"{file}: {node.name}"
