@@ -49,6 +49,18 @@ def rounds_schema(facts: Facts) -> pl.Schema:
     )
 
 
+def optional_schema(facts: Facts) -> pl.Schema:
+    """Columns that a recorder can add, since it sees the whole vocabulary and the target; replay does not need them."""
+    depth_max, rank_kept = facts.depth_max, facts.rank_kept
+    return pl.Schema(
+        {
+            "true_rank": pl.Array(pl.Int32, depth_max),
+            "true_logq": pl.Array(pl.Float32, depth_max),
+            "target_logp": pl.Array(pl.Float32, (depth_max, rank_kept)),
+        }
+    )
+
+
 @dataclass(frozen=True)
 class Shard:
     """One pair of files, read together: whole prompts and their rounds. Picklable, so that a worker can open it."""

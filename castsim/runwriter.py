@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from castsim import __version__
 from castsim.errors import RunLogError
 from castsim.manifest import NAME, Facts, FileEntry, Manifest, write_manifest
-from castsim.runlog import SEQUENCES, continuations, open_run, rounds_schema
+from castsim.runlog import SEQUENCES, continuations, open_run, optional_schema, rounds_schema
 from replay import Marginals, Rounds, accepted, entry_budgets
 
 ROWS_IN_SHARD = 8192  # a shard is what a reader holds in memory: about 16 MB at L = 15, K = 16
@@ -65,10 +65,12 @@ class RunWriter:
         (self.folder / ".lock").unlink(missing_ok=True)
 
     def add(self, sequences: pl.DataFrame, rounds: pl.DataFrame) -> None:
-        """Write one shard: prompts (columns `SEQUENCES`) and all their rounds (columns `rounds_schema`)."""
+        """Write one shard: prompts (columns `SEQUENCES`) and all their rounds (columns `rounds_schema`, and of
+        `optional_schema` those that are there)."""
         number = len(self._files) // 2
+        extra = {name: kind for name, kind in optional_schema(self.facts).items() if name in rounds.columns}
         for half, frame, schema in (
-            ("rounds", rounds, rounds_schema(self.facts)),
+            ("rounds", rounds, {**rounds_schema(self.facts), **extra}),
             ("sequences", sequences, SEQUENCES),  # last: a shard counts once both are there
         ):
             file = self.folder / f"{half}-{number:05d}.parquet"

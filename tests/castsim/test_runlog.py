@@ -332,3 +332,15 @@ def test_a_place_that_cannot_be_a_folder(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(RunLogError, match="cannot be made"), whole_run(tmp_path / "file" / "run", runs.facts()):
         pass
+
+
+def test_what_a_recorder_knows_besides_is_kept(tmp_path):
+    sequences, rounds = runs.prompts([9])
+    rank = np.arange(len(rounds) * runs.DEPTH, dtype=np.int32).reshape(-1, runs.DEPTH)
+    frame = rounds_frame(rounds, sequences).with_columns(true_rank=rank, colour=pl.lit("red"))
+    with RunWriter(tmp_path / "run", runs.facts()) as writer:
+        writer.add(sequences, frame)
+    kept = pl.read_parquet(tmp_path / "run" / ROUNDS)
+    np.testing.assert_array_equal(kept["true_rank"].to_numpy(), rank)
+    assert "colour" not in kept.columns
+    assert len(read(tmp_path / "run")[0]) == len(rounds)
