@@ -21,22 +21,30 @@ class OptionError(CastsimError):
 class RunLogError(CastsimError):
     """A run folder that cannot be relied on.
 
+    Its arguments are kept as they are, so that it can cross from a worker to the parent process.
+
     Attributes:
         file, problem: the file at fault, and what is wrong.
         row_group, row: where in a Parquet file, counted from 0; None where the fault is the file's.
     """
 
     def __init__(
-        self, file: Path, problem: str, remedy: str, *, row_group: int | None = None, row: int | None = None
+        self, file: Path, problem: str, remedy: str, row_group: int | None = None, row: int | None = None
     ) -> None:
-        place = "" if row is None else f", row group {row_group}, row {row}"
-        super().__init__(f"{file}{place}: {problem}; {remedy}")
-        self.file, self.problem, self.row_group, self.row = file, problem, row_group, row
+        super().__init__(file, problem, remedy, row_group, row)
+        self.file, self.problem, self.remedy, self.row_group, self.row = file, problem, remedy, row_group, row
+
+    def __str__(self) -> str:
+        place = "" if self.row is None else f", row group {self.row_group}, row {self.row}"
+        return f"{self.file}{place}: {self.problem}; {self.remedy}"
 
 
 class ForeignError(CastsimError):
     """A file of another program that cannot be imported."""
 
     def __init__(self, file: Path, problem: str, remedy: str) -> None:
-        super().__init__(f"{file}: {problem}; {remedy}")
-        self.file = file
+        super().__init__(file, problem, remedy)
+        self.file, self.problem, self.remedy = file, problem, remedy
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.problem}; {self.remedy}"

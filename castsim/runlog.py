@@ -77,26 +77,29 @@ class Shard:
             RunLogError: the file is not what the manifest says, or a row breaks the schema.
         """
         frame = _read(self.folder, self.sequences, SEQUENCES, None)
-        file, output = self.folder / self.sequences.name, pl.col("output_tokens").list
+        for problem, bad in self._sequence_faults().items():
+            rows = frame.select(bad.fill_null(False)).to_series().to_numpy()
+            _refuse(self.folder / self.sequences.name, rows, problem)
+        return frame.cast({"prompt": pl.Int32})
+
+    def _sequence_faults(self) -> dict[str, pl.Expr]:
+        """What can be wrong with a row of the sequences, and the rows that it is wrong with."""
+        output = pl.col("output_tokens").list
+        before_last = output.head(output.len() - 1).list
         largest = (self.facts.vocab_size or ID_LIMIT) - 1
-        rules = {
+        return {
             **{f"{name} is missing": pl.col(name).is_null() for name in SEQUENCES},
             f"finish is none of {FINISH}": ~pl.col("finish").is_in(FINISH),
             "two sequences have its prompt number": pl.col("prompt").is_duplicated(),
             "a domain cannot be named all": pl.col("domain") == "all",
             "a prompt token is missing": pl.col("prompt_tokens").list.eval(pl.element().is_null()).list.any(),
             "the output has no token": output.len() < 1,
-            **{
-                f"a token id is not in 0..{largest}": _outside("prompt_tokens", largest)
-                | _outside("output_tokens", largest)
-            },
-            "the output goes on behind an end of sequence": output.head(output.len() - 1)
-            .list.eval(pl.element().is_in(list(self.facts.eos_ids)))
-            .list.any(),
+            f"a prompt's token id is not in 0..{largest}": _outside("prompt_tokens", largest),
+            f"an output's token id is not in 0..{largest}": _outside("output_tokens", largest),
+            "the output goes on behind an end of sequence": before_last.eval(
+                pl.element().is_in(list(self.facts.eos_ids))
+            ).list.any(),
         }
-        for problem, bad in rules.items():
-            _refuse(file, frame.select(bad.fill_null(False)).to_series().to_numpy(), problem)
-        return frame.cast({"prompt": pl.Int32})
 
     def read_rounds(self, prompts: Sequence[int] | None = None) -> Rounds:
         """The shard's rounds, or those of some prompts (others are skipped lazily).
@@ -226,7 +229,7 @@ def _rows_named(file: Path, place: NDArray[np.integer]) -> Iterator[None]:
         yield
     except RowError as error:
         row = int(place[error.row])
-        raise RunLogError(file, error.problem, REWRITE, row=row, row_group=_row_group(file, row)) from error
+        raise RunLogError(file, error.problem, REWRITE, _row_group(file, row), row) from error
 
 
 def _row_group(file: Path, row: int) -> int:

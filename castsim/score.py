@@ -110,25 +110,36 @@ def _tables(shards: list[Shard], prompts: Sequence[int] | None) -> NDArray[np.fl
 
 def _tally(shard: Shard, plan: Plan, prompts: Sequence[int] | None, tables: NDArray[np.float64] | None) -> Tally:
     rounds = shard.read_rounds(prompts)
-    played, width = _accepted(rounds, plan, tables)  # (B, C) each
-    emitted = committed(played, rounds.remaining)
+    accepted_count, width = _accepted(rounds, plan, tables)  # (B, C) each
+    emitted = committed(accepted_count, rounds.remaining)
     cut = np.broadcast_to(rounds.censored[:, None], emitted.shape)
-    counts = walk(rounds, emitted) if plan.mode == "walked" else ~cut
-    censored = counts & cut if plan.mode == "walked" else cut
-    if plan.mode == "chain_rounds":
-        own = walk(rounds, emitted[:, :1])  # the baseline's
-        counts, censored = counts & own, censored & own
+    if plan.mode == "walked":
+        scored = walk(rounds, emitted)
+        return _sums(rounds, scored, scored & cut, accepted_count, emitted, width)
+    visited = walk(rounds, emitted[:, :1]) if plan.mode == "chain_rounds" else np.True_  # column 0 is the baseline
+    return _sums(rounds, visited & ~cut, visited & cut, accepted_count, emitted, width)
+
+
+def _sums(
+    rounds: Rounds,
+    scored: NDArray[np.bool_],
+    censored: NDArray[np.bool_],
+    accepted_count: NDArray[np.int32],
+    emitted: NDArray[np.int32],
+    width: NDArray[np.int32],
+) -> Tally:
+    """Sums over the rows of each prompt, from columns (B, C)."""
     order = np.argsort(rounds.prompt, kind="stable")
     prompt, first, which = np.unique(rounds.prompt[order], return_index=True, return_inverse=True)
 
     def total(values: NDArray[Any]) -> NDArray[np.int64]:
         return np.asarray(np.add.reduceat(values[order], first, axis=0, dtype=np.int64))
 
-    row, column = np.nonzero(counts[order])
-    shape = (len(prompt), counts.shape[1], rounds.marginals.depth_max + 1)
-    cell = np.ravel_multi_index((which[row], column, played[order][row, column]), shape)
+    row, column = np.nonzero(scored[order])
+    shape = (len(prompt), scored.shape[1], rounds.marginals.depth_max + 1)
+    cell = np.ravel_multi_index((which[row], column, accepted_count[order][row, column]), shape)
     histogram = np.bincount(cell, minlength=int(np.prod(shape))).reshape(shape)
-    return Tally(prompt, total(counts), total(censored), total(counts * emitted), total(counts * width), histogram)
+    return Tally(prompt, total(scored), total(censored), total(scored * emitted), total(scored * width), histogram)
 
 
 def _accepted(
@@ -138,8 +149,8 @@ def _accepted(
     depth_max = rounds.marginals.depth_max
     columns = [_columns(BASELINE, (depth_max,), rounds, None)]
     columns += [_columns(choice, plan.budgets, rounds, tables) for choice in plan.choices]
-    played, width = zip(*columns, strict=True)
-    return np.hstack(played), np.hstack(width)
+    counts, widths = zip(*columns, strict=True)
+    return np.hstack(counts), np.hstack(widths)
 
 
 def _columns(
@@ -149,12 +160,12 @@ def _columns(
     if choice.kind.nested:
         entry, width = _entry(choice.at(budgets[-1]), rounds, tables)
         return accepted(entry, budgets), np.minimum(width[:, None], budgets).astype(np.int32)
-    played, widths = [], []
+    counts, widths = [], []
     for budget in budgets:
         entry, width = _entry(choice.at(budget), rounds, tables)
-        played.append(accepted(entry, [budget]))
+        counts.append(accepted(entry, [budget]))
         widths.append(width[:, None])
-    return np.hstack(played), np.hstack(widths)
+    return np.hstack(counts), np.hstack(widths)
 
 
 def _entry(

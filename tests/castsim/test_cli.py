@@ -175,6 +175,14 @@ def test_jobs_shards_and_seeds_do_not_change_results(castsim, tmp_path):
     assert other["ci95"] != one["results"][-1]["ci95"]
 
 
+def test_an_error_in_a_worker_is_one_line_too(castsim, tmp_path):
+    folder = runs.write(tmp_path / "run", [runs.prompts([9, 5], first=i, seed=i) for i in range(0, 8, 2)])
+    (folder / "rounds-00002.parquet").write_bytes(b"")
+    code, out, err = castsim("replay", folder, "--jobs", "2")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "rounds-00002.parquet: does not have the digest" in err
+
+
 def test_files_hold_what_is_printed(castsim, small, tmp_path):
     code, out, _ = castsim(
         "replay", small, "--budgets", "5", "--json", tmp_path / "r.json", "--csv", tmp_path / "r.csv"
