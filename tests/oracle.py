@@ -92,6 +92,28 @@ def walk(committed, length):
     return rows
 
 
+def pop_and_append(logq, branching, budget):
+    """JetSpec's expansion: pop the best node, append all its children, until the budget. Paths in order of entry."""
+    heap, tree = [(0.0, 0, ())], []
+    while heap and len(tree) < budget:
+        cost, depth, path = heapq.heappop(heap)
+        if depth < len(logq):
+            for r in range(min(branching, len(logq[depth]))):
+                tree.append((*path, r))
+                heapq.heappush(heap, (cost - float(logq[depth][r]), depth + 1, (*path, r)))
+    return tree[:budget]
+
+
+def expand_and_rerank(logq, frontier, budget):
+    """EAGLE-2: the `frontier` best nodes of a depth get `frontier` children each; the best of all, in order."""
+    level, nodes = [((), 0.0)], []
+    for row in logq:
+        children = [((*p, r), s + float(row[r])) for p, s in level for r in range(min(frontier, len(row)))]
+        nodes += children
+        level = sorted(children, key=lambda node: -node[1])[:frontier]
+    return [path for path, _ in sorted(nodes, key=lambda node: -node[1])[:budget]]
+
+
 def sequoia_value(table, budget):
     """Most expected accepted tokens of a static tree of `budget` nodes by the dynamic programme of Sequoia.
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from replay.forest import Forest, gather
 from replay.policies import require_counts
@@ -35,18 +36,18 @@ class JetSpec:
     def __call__(self, marginals: Marginals) -> Forest:
         universe = marginals.head(rank_cap=self.branching)
         width = universe.rank_kept
-        # A node is popped in best-first order. N popped nodes are children of the root or of popped nodes above depth
-        # L, so expanding those gives at least N nodes (or the universe).
-        parent, depth, rank = best_first_nodes(universe, self.budget)  # (B, N)
-        opens = np.pad((depth > 0) & (depth < universe.depth_max), ((0, 0), (1, 0)), constant_values=True)
-        turn = np.cumsum(opens, axis=1) - 1  # (B, 1+N) when a popped node is expanded; the root is first
-        column = np.pad(1 + np.take_along_axis(turn, parent, axis=1) * width + rank, ((0, 0), (1, 0)))
-        order = np.argsort(~opens, axis=1, kind="stable")  # (B, 1+N) expanded nodes first, in turn
-        expanded = np.take_along_axis(opens, order, axis=1)
-        below = np.take_along_axis(np.pad(depth, ((0, 0), (1, 0))), order, axis=1) + 1
-        children = [
-            np.repeat(np.take_along_axis(column, order, axis=1), width, axis=1),
-            np.repeat(np.where(expanded, below, 0), width, axis=1),
-            np.tile(np.arange(width), (len(universe), self.budget + 1)),
-        ]
+        parent, depth, rank = self._expanded(universe, -(-self.budget // width) - 1)  # (B, E), the root not among them
+        column = np.pad(1 + parent * width + rank, ((0, 0), (1, 0)))  # (B, 1+E) of each expanded node, the root first
+        below = np.pad(np.where(depth > 0, depth + 1, 0), ((0, 0), (1, 0)), constant_values=1)
+        children = (
+            np.repeat(column, width, axis=1),
+            np.repeat(below, width, axis=1),
+            np.tile(np.arange(width), column.shape),
+        )
         return gather(universe, *(child[:, : self.budget] for child in children))
+
+    def _expanded(self, universe: Marginals, count: int) -> tuple[NDArray[np.int32], ...]:
+        """The first `count` nodes that are expanded after the root: those above depth L, in best-first order."""
+        if count < 1 or universe.depth_max == 1:
+            return tuple(np.zeros((3, len(universe), 0), np.int32))
+        return best_first_nodes(universe.head(depth_max=universe.depth_max - 1), count)

@@ -183,6 +183,19 @@ def test_eagle2_with_a_frontier_as_wide_as_the_tree_is_topn(found, budget):
         np.testing.assert_allclose(wide.score[row, 1 : 1 + wide.width[row]], best.score[row, 1 : 1 + best.width[row]])
 
 
+@pytest.mark.parametrize(
+    ("name", "option", "slow"),
+    [("jetspec", "branching", oracle.pop_and_append), ("eagle2", "frontier", oracle.expand_and_rerank)],
+)
+@given(found=marginals(max_depth=5), width=st.integers(1, 5), budget=st.integers(1, 40))
+def test_expanding_policies_equal_their_plain_versions(name, option, slow, found, width, budget):
+    forest = load_policies()[name](budget=budget, **{option: width})(found)
+    for row in range(len(found)):
+        ids = found.token[row]
+        expected = [tuple(int(ids[d, r]) for d, r in enumerate(p)) for p in slow(found.logq[row], width, budget)]
+        assert tokens(forest, row) == expected
+
+
 @given(rounds(max_depth=5), st.integers(1, 30))
 def test_spine_never_accepts_less_than_the_chain_once_it_holds_it(found, extra):
     depth = found.marginals.depth_max
