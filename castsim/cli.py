@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from castsim import __version__, show
+from castsim import __version__, arguments, show
 from castsim.diagnose import CALIBRATE_NOTE, diagnose, rank_cap_loss, summary
 from castsim.errors import CastsimError, OptionError
 from castsim.foreign import ImportOptions, import_run, told_facts
@@ -22,36 +21,18 @@ from replay import load_policies
 
 MODES: dict[str, Mode] = {"walked": "walked", "per-round": "per_round", "chain-rounds": "chain_rounds"}
 
-RunArgument = Annotated[Path | None, typer.Argument(help="Run folder; the sample run if left out.", show_default=False)]
-DomainOption = Annotated[
-    list[str] | None, typer.Option("--domain", help="Only prompts of this domain; repeatable.", show_default=False)
-]
-JsonOption = Annotated[
-    str | None,
-    typer.Option("--json", metavar="FILE", help="Write JSON there; - prints it and nothing else.", show_default=False),
-]
-
 
 def replay(
-    run: RunArgument = None,
-    policy: Annotated[
-        list[str] | None, typer.Option(help="Policy, comma list, or all; repeatable.", show_default="topN")
-    ] = None,
-    setting: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Option of the policies; repeatable.", show_default=False),
-    ] = None,
-    budgets: Annotated[str, typer.Option(help="Nonroot nodes N of the trees.")] = "15,31,47,63,95,127",
-    mode: Annotated[
-        str | None, typer.Option(help="walked, per-round or chain-rounds.", show_default="walked if the log is dense")
-    ] = None,
-    domain: DomainOption = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")] = 0,
-    json_to: JsonOption = None,
-    csv_to: Annotated[
-        Path | None, typer.Option("--csv", metavar="FILE", help="Write the results as CSV.", show_default=False)
-    ] = None,
+    run: arguments.RunFolder = None,
+    policy: arguments.Policies = None,
+    setting: arguments.Settings = None,
+    budgets: arguments.Budgets = "15,31,47,63,95,127",
+    mode: arguments.ScoreMode = None,
+    domain: arguments.Domains = None,
+    jobs: arguments.Jobs = 1,
+    seed: arguments.Seed = 0,
+    json_to: arguments.Json = None,
+    csv_to: arguments.Csv = None,
 ) -> None:
     """Committed round length R of tree policies on a recorded run, beside the chain.
 
@@ -77,13 +58,11 @@ def replay(
 
 
 def calibrate(
-    run: RunArgument = None,
-    domain: DomainOption = None,
-    rank_cap: Annotated[int, typer.Option(min=1, help="Ranks that a tree would use.")] = 8,
-    plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw as PNG, SVG or PDF.", show_default=False)
-    ] = None,
-    json_to: JsonOption = None,
+    run: arguments.RunFolder = None,
+    domain: arguments.Domains = None,
+    rank_cap: arguments.RankCap = 8,
+    plot: arguments.Plot = None,
+    json_to: arguments.Json = None,
 ) -> None:
     """How far the drafter's probabilities can be trusted: reliability, rejections, rank cap, mass curve.
 
@@ -121,25 +100,14 @@ def calibrate(
 
 
 def import_log(
-    file: Annotated[Path, typer.Argument(help="Foreign log: .npz, .pt or .jsonl.")],
-    out: Annotated[Path, typer.Option(help="Run folder to make.")],
-    sequences: Annotated[
-        Path | None, typer.Option(help="Prompts and outputs of an .npz.", show_default="STEM_sequences.json")
-    ] = None,
-    eos: Annotated[list[int] | None, typer.Option(help="End-of-sequence id; repeatable.", show_default=False)] = None,
-    domain: Annotated[str, typer.Option(help="Domain, where the log names none.")] = "unknown",
-    per_domain: Annotated[
-        int | None, typer.Option(min=1, help="Keep so many prompts a domain.", show_default=False)
-    ] = None,
-    fact: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KEY=VALUE",
-            help="Tell the manifest: target, drafter, dtype, licence, vocab_size; repeatable.",
-            show_default=False,
-        ),
-    ] = None,
-    json_to: JsonOption = None,
+    file: arguments.ForeignFile,
+    out: arguments.Out,
+    sequences: arguments.SequencesFile = None,
+    eos: arguments.EosIds = None,
+    domain: arguments.Domain = "unknown",
+    per_domain: arguments.PerDomain = None,
+    fact: arguments.FactPairs = None,
+    json_to: arguments.Json = None,
 ) -> None:
     """Make a run folder from another program's log.
 
@@ -164,7 +132,7 @@ def import_log(
     show.emit(_head("import", made), [grid], facts.notes, json_to)
 
 
-def policies(json_to: JsonOption = None) -> None:
+def policies(json_to: arguments.Json = None) -> None:
     """The tree policies and their options.
 
     \b
