@@ -44,7 +44,7 @@ def replay(
     show.check_target(csv_to, "--csv")
     opened = open_run(run or sample_run())
     walked = "walked" if opened.facts.layout == "dense" else "per-round"
-    if (chosen := mode or walked) not in MODES:
+    if (chosen := walked if mode is None else mode) not in MODES:
         raise OptionError(f"--mode {chosen}: there are {', '.join(MODES)}")
     plan = Plan(tuple(choose(policy or ["topN"], setting or [])), budgets_of(budgets), MODES[chosen])
     names = domains_of(opened, domain or [])
@@ -192,17 +192,22 @@ def build() -> typer.Typer:
 def main() -> None:
     """Entry point. What the user can put right is one line on stderr and exit code 2."""
     try:
-        sys.exit(build()(sys.argv[1:] or ["--help"], standalone_mode=False))
-    except typer.TyperException as error:
-        text = error.format_message() if hasattr(error, "format_message") else str(error)
-        print(f"castsim: {' '.join(text.split())}; see castsim --help", file=sys.stderr)
-    except CastsimError as error:
-        print(f"castsim: {error}", file=sys.stderr)
+        code = build()(sys.argv[1:] or ["--help"], standalone_mode=False)
+        sys.stdout.flush()
+        sys.exit(code)
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(130)
-    except MemoryError:
-        print("castsim: out of memory; give smaller budgets or options, or fewer --jobs", file=sys.stderr)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone: print no more
-        sys.exit(0)
+        sys.exit(1)  # as typer does where it meets this first
+    except typer.TyperException as error:
+        text = error.format_message() if hasattr(error, "format_message") else str(error)
+        text += "; see castsim --help"
+    except CastsimError as error:
+        text = str(error)
+    except MemoryError:
+        text = "out of memory; give smaller budgets or options, or fewer --jobs"
+    except OSError as error:
+        text = f"{error.filename or 'output'}: {error.strerror}; name another place"
+    print(f"castsim: {' '.join(text.splitlines())}", file=sys.stderr)
     sys.exit(2)

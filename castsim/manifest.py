@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from castsim.errors import RunLogError
+from castsim.errors import RunLogError, first_line
 
 SCHEMA_VERSION = 1
 NAME = "manifest.json"
@@ -91,12 +91,15 @@ def read_manifest(folder: Path) -> Manifest:
         raise RunLogError(folder, f"has no {NAME}, so it is no finished run", "let its recording end, or name another")
     try:
         manifest = Manifest.model_validate(json.loads(file.read_text(encoding="utf-8")))
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise RunLogError(file, f"is not JSON ({error})", REWRITE) from error
+        json.dumps(
+            manifest.model_dump(), ensure_ascii=False
+        ).encode()  # a lone surrogate can stand in JSON but cannot be printed
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "document"
         raise RunLogError(file, f"{place}: {first['msg'].lower()}", REWRITE) from error
+    except (ValueError, RecursionError) as error:
+        raise RunLogError(file, f"is not JSON ({first_line(error)})", REWRITE) from error
     if manifest.schema_version != SCHEMA_VERSION:
         found = manifest.schema_version
         raise RunLogError(file, f"has schema version {found}, not {SCHEMA_VERSION}", "read it with its own castsim")

@@ -90,7 +90,7 @@ def caveats(run: Run, plan: Plan) -> list[str]:
     for choice in plan.choices:
         if issubclass(choice.kind, Measured):
             lines.append(
-                f"{choice.kind.name}: rank rates measured on the other half of the prompts, at every logged row."
+                f"{choice.kind.name}: rank rates measured on the other half of the chosen prompts, at every logged row."
             )
         cap = choice.all_options.get("rank_cap", 0)
         if cap > run.facts.rank_kept:

@@ -15,50 +15,10 @@ from numpy.typing import NDArray
 
 from castsim.errors import RunLogError, first_line
 from castsim.manifest import NAME, REWRITE, Facts, FileEntry, Manifest, read_manifest
+from castsim.schema import FINISH, NAME_PATTERN, SEQUENCES, fits, rounds_schema
 from replay import Marginals, Rounds, RowError
 from replay.rounds import ID_LIMIT, refuse
 from replay.trajectory import dense_spans
-
-FINISH = ("stop", "length", "unknown")
-
-SEQUENCES = pl.Schema(
-    {
-        "prompt": pl.Int32,
-        "prompt_id": pl.String,
-        "domain": pl.String,
-        "prompt_tokens": pl.List(pl.Int32),
-        "output_tokens": pl.List(pl.Int32),
-        "finish": pl.String,
-    }
-)
-
-
-def rounds_schema(facts: Facts) -> pl.Schema:
-    """Columns of rounds-*.parquet for a run of L positions and K ranks."""
-    shape = (facts.depth_max, facts.rank_kept)
-    return pl.Schema(
-        {
-            "prompt": pl.Int32,
-            "position": pl.Int32,
-            "context": pl.Int32,
-            "root": pl.Int32,
-            "token": pl.Array(pl.Int32, shape),
-            "logq": pl.Array(pl.Float32, shape),
-            "chain_accepted": pl.Int32,
-        }
-    )
-
-
-def optional_schema(facts: Facts) -> pl.Schema:
-    """Columns that a recorder can add, since it sees the whole vocabulary and the target; replay does not need them."""
-    depth_max, rank_kept = facts.depth_max, facts.rank_kept
-    return pl.Schema(
-        {
-            "true_rank": pl.Array(pl.Int32, depth_max),
-            "true_logq": pl.Array(pl.Float32, depth_max),
-            "target_logp": pl.Array(pl.Float32, (depth_max, rank_kept)),
-        }
-    )
 
 
 @dataclass(frozen=True)
@@ -92,6 +52,9 @@ class Shard:
             f"finish is none of {FINISH}": ~pl.col("finish").is_in(FINISH),
             "two sequences have its prompt number": pl.col("prompt").is_duplicated(),
             "a domain cannot be named all": pl.col("domain") == "all",
+            "prompt_id or domain is no plain name": ~pl.all_horizontal(
+                pl.col("prompt_id", "domain").str.contains(NAME_PATTERN)
+            ),
             "a prompt token is missing": pl.col("prompt_tokens").list.eval(pl.element().is_null()).list.any(),
             "the output has no token": output.len() < 1,
             f"a prompt's token id is not in 0..{largest}": _outside("prompt_tokens", largest),
@@ -116,7 +79,12 @@ class Shard:
         again = frame.select(pl.struct("prompt", "position").is_duplicated()).to_series().to_numpy()
         _refuse(file, again, "another row has its prompt and position", place)
         with _rows_named(file, place):
-            return _rounds(self.facts, frame, sequences)
+            rounds = _rounds(self.facts, frame, sequences)
+        chosen = sequences if prompts is None else sequences.filter(pl.col("prompt").is_in(list(prompts)))
+        positions = int((chosen["output_tokens"].list.len() - 1).sum())
+        if self.facts.layout == "dense" and len(rounds) != positions:
+            raise RunLogError(file, f"has {len(rounds)} rows for {positions} positions of a dense log", REWRITE)
+        return rounds
 
 
 @dataclass(frozen=True)
@@ -153,6 +121,9 @@ class Run:
         for column in ("prompt", "prompt_id"):
             if whole[column].is_duplicated().any():
                 raise RunLogError(self.folder, f"has two sequences with one {column}", REWRITE)
+        told = (self.manifest.prompts, self.manifest.rounds, set(self.manifest.domains))
+        if told != (len(whole), sum(shard.rounds.rows for shard in self.shards), set(whole["domain"])):
+            raise RunLogError(self.folder / NAME, "counts other prompts, rounds or domains than its files", REWRITE)
         return whole
 
     def rounds(self, prompts: Sequence[int] | None = None) -> Iterator[Rounds]:
@@ -186,7 +157,7 @@ def _read(folder: Path, entry: FileEntry, schema: pl.Schema, prompts: Sequence[i
         lazy = pl.scan_parquet(file, row_index_name="row", glob=False)
         found = lazy.collect_schema()
         for name, wanted in schema.items():
-            if not _fits(found.get(name), wanted):
+            if not fits(found.get(name), wanted):
                 raise RunLogError(
                     file, f"column {name} is {found.get(name)}, not {wanted} as the manifest says", REWRITE
                 )
@@ -198,22 +169,6 @@ def _read(folder: Path, entry: FileEntry, schema: pl.Schema, prompts: Sequence[i
     if prompts is None and len(frame) != entry.rows:
         raise RunLogError(file, f"has {len(frame)} rows, the manifest says {entry.rows}", REWRITE)
     return frame
-
-
-def _fits(found: pl.DataType | None, wanted: pl.DataType) -> bool:
-    """Any integer or float type will do where the schema has one; shapes must be the manifest's."""
-    if isinstance(wanted, (pl.Array, pl.List)):
-        same = type(found) is type(wanted) and getattr(found, "shape", None) == getattr(wanted, "shape", None)
-        return same and _fits(_innermost(found), _innermost(wanted))
-    if found is None or wanted == pl.String:
-        return found == wanted
-    return found.is_integer() if wanted.is_integer() else found.is_float()
-
-
-def _innermost(kind: pl.DataType | None) -> pl.DataType:
-    while isinstance(kind, (pl.Array, pl.List)):
-        kind = kind.inner
-    return kind
 
 
 def _refuse(file: Path, bad: NDArray[np.bool_], problem: str, place: NDArray[np.integer] | None = None) -> None:

@@ -19,7 +19,8 @@ from pydantic import ValidationError
 from castsim import __version__
 from castsim.errors import RunLogError
 from castsim.manifest import NAME, Facts, FileEntry, Manifest, write_manifest
-from castsim.runlog import SEQUENCES, continuations, open_run, optional_schema, rounds_schema
+from castsim.runlog import continuations, open_run
+from castsim.schema import SEQUENCES, optional_schema, rounds_schema
 from replay import Marginals, Rounds, accepted, entry_budgets
 
 ROWS_IN_SHARD = 8192  # a shard is what a reader holds in memory: about 16 MB at L = 15, K = 16
@@ -91,7 +92,7 @@ class RunWriter:
             self._same_facts(begun)
         begun.write_text(self.facts.model_dump_json(indent=1))
         while (file := self.folder / f"sequences-{len(self._files) // 2:05d}.parquet").exists():
-            self._count(len(self._files) // 2, pl.read_parquet(file))
+            self._count(len(self._files) // 2, pl.read_parquet(file, glob=False))
         kept = {entry.name for entry in self._files}
         for file in [*self.folder.glob("*.part"), *self.folder.glob("*.parquet")]:
             if file.name not in kept:
@@ -122,7 +123,9 @@ class RunWriter:
 def _entry(file: Path) -> FileEntry:
     with file.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    return FileEntry(name=file.name, rows=pl.scan_parquet(file).select(pl.len()).collect().item(), sha256=digest)
+    return FileEntry(
+        name=file.name, rows=pl.scan_parquet(file, glob=False).select(pl.len()).collect().item(), sha256=digest
+    )
 
 
 @contextmanager
@@ -136,7 +139,6 @@ def whole_run(folder: Path, facts: Facts) -> Iterator[RunWriter]:
     if folder.exists():
         raise taken
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
         part = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     except OSError as error:
         raise RunLogError(folder, f"cannot be made ({error.strerror})", "name another folder") from error

@@ -38,28 +38,29 @@ def emit(document: dict[str, Any], tables: Sequence[Table], notes: Sequence[str]
     if json_to == "-":
         print(text)
         return
-    console, endless = Console(), Console(width=10_000)
+    # Names come from logs: they are text, not markup.
+    console, endless = (Console(markup=False, emoji=False, highlight=False, width=w) for w in (None, 10_000))
     # A row keeps its length: a narrow terminal wraps it, where squeezed columns would lose their digits.
     natural = max((endless.measure(grid).maximum for grid in tables), default=0)
     for grid in tables:
-        Console(width=max(console.width, natural)).print(grid)
+        Console(markup=False, emoji=False, width=max(console.width, natural)).print(grid)
         print()
     for note in notes:
-        console.print(f"- {note}", markup=False, highlight=False)
+        console.print(f"- {note}")
     if json_to is not None:
         write_text(Path(json_to), text + "\n", "--json")
 
 
 def check_target(file: Path | str | None, option: str) -> None:
-    """Refuse, before any work is done, a place where no file can be written. None and "-" are no files.
+    """Refuse, before any work is done, a place where no file can be written. None is no file, nor is "-" for JSON.
 
     Raises:
         OptionError: an empty name, a folder, or a folder that is not there.
     """
-    if file is None or str(file) == "-":
+    if file is None or (str(file) == "-" and option == "--json"):
         return
     path = Path(file)
-    if not path.name or path.is_dir():
+    if path.name in ("", "-") or path.is_dir():
         raise OptionError(f"{option} {file}: is a folder; name a file")
     if not os.access(path.parent, os.W_OK):
         raise OptionError(
@@ -75,6 +76,9 @@ def write_text(file: Path, text: str, option: str) -> None:
     """
     part = file.with_name(f"{file.name}.part")
     try:
+        if file.is_symlink() or (file.exists() and not file.is_file()):
+            file.write_text(text)  # a link, pipe or device stays what it is
+            return
         part.write_text(text)
         os.replace(part, file)
     except OSError as error:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from replay.forest import Forest
-from replay.rounds import PAD, Marginals, padded_continuation
+from replay.rounds import ID_LIMIT, PAD, Marginals, padded_continuation
 
 IndexArray = NDArray[np.intp]
 _ROUNDS_AT_ONCE = 2048  # the listed nodes of so many rounds stay in a core's cache at budget 127
@@ -52,8 +52,10 @@ def entry_budgets(
 
     Source: the order of Theorem 1, in the universe of Corollary 1.
     """
-    if budget < 1 or (rank_cap is not None and rank_cap < 1):
-        raise ValueError(f"budget and rank_cap must be at least 1, not {budget} and {rank_cap}")
+    if not 1 <= budget < ID_LIMIT - 1 or (rank_cap is not None and rank_cap < 1):
+        raise ValueError(
+            f"budget and rank_cap must be at least 1, and budget + 1 an int32, not {budget} and {rank_cap}"
+        )
     target = padded_continuation(continuation, known, marginals.depth_max)
     if len(target) != len(marginals):
         raise ValueError(f"continuation has {len(target)} rounds, marginals have {len(marginals)}")
@@ -100,9 +102,12 @@ def _count(logq: NDArray[np.floating], rank: NDArray[np.int32], budget: int) -> 
         if not len(level.round):
             break
         levels.append(level)
-        entered += np.bincount(_entered_at(levels, rank, prefix_score.ravel()), minlength=entered.size)
+        place = _entered_at(levels, rank, prefix_score.ravel())
+        entered += np.bincount(place, minlength=entered.size)
         entry = np.cumsum(entered.reshape(prefix_score.shape)[:, :-1], axis=1)  # (B, L) so far
         alive = np.minimum(prefixes, (entry <= budget).sum(axis=1))
+        behind = np.arange(0, entered.size, depth_max + 1) + alive  # (B,) places from here on are behind all prefixes
+        level = levels[-1] = _filtered(level, np.flatnonzero(place < behind.take(level.round)))
     return np.where(np.arange(depth_max) < alive[:, None], entry, budget + 1).astype(np.int32)
 
 
@@ -144,6 +149,17 @@ def _expand(
     score = np.concatenate(scores) if scores else np.empty(0)
     first = level.first.take(parent)  # no child outscores its parent, so the search goes on from there
     return _Level(level.round.take(parent), score, _advance(first, score, prefix_score, np.greater), parent, bound)
+
+
+def _filtered(level: _Level, kept: IndexArray) -> _Level:
+    """The nodes `kept`: what stands behind a prefix has its descendants there too. Equal scores, as of log 0, are
+    not pruned by the floor."""
+    if len(kept) == len(level.round):
+        return level
+    bound = np.searchsorted(kept, level.bound)
+    return _Level(
+        level.round.take(kept), level.score.take(kept), level.first.take(kept), level.parent.take(kept), bound
+    )
 
 
 def _advance(

@@ -68,6 +68,7 @@ class Marginals:
 
     def __post_init__(self) -> None:
         token, logq = _candidates(self.token, self.logq)
+        logq = logq.copy()  # checked once, so nobody else may change it
         refuse((token < 0) | (token >= ID_LIMIT), "a token id is negative or over 2**31 - 1")
         refuse(np.isnan(logq), "a log-probability is NaN")
         refuse(logq > 0, "a log-probability is positive")

@@ -110,7 +110,7 @@ def expand_and_rerank(logq, frontier, budget):
     for row in logq:
         children = [((*p, r), s + float(row[r])) for p, s in level for r in range(min(frontier, len(row)))]
         nodes += children
-        level = sorted(children, key=lambda node: -node[1])[:frontier]
+        level = sorted(sorted(children, key=lambda node: -node[1])[:frontier])
     return [path for path, _ in sorted(nodes, key=lambda node: -node[1])[:budget]]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,12 +16,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from castsim.errors import ForeignError, OptionError, RunLogError
 from castsim.manifest import Facts
-from castsim.runlog import SEQUENCES, continuations
+from castsim.runlog import continuations
 from castsim.runwriter import prompt_shards, rounds_frame, whole_run
+from castsim.schema import NAME_PATTERN, SEQUENCES
 from replay import Marginals, Rounds, RowError
 from replay.rounds import ID_LIMIT, refuse
 
 TOLD = ("target", "drafter", "dtype", "licence", "vocab_size")  # facts that no layout carries
+VOCAB_SIZE = re.compile(r"[1-9][0-9]{0,9}")
 TokenId = Annotated[int, Field(ge=0, lt=ID_LIMIT)]
 LAYOUTS = {".npz": "npz", ".pt": "pt", ".jsonl": "jsonl"}
 
@@ -94,7 +97,7 @@ def told_facts(pairs: Iterable[str]) -> dict[str, Any]:
     told: dict[str, Any] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
-        if key not in TOLD or not equals or (key == "vocab_size" and not (value.isdecimal() and int(value))):
+        if key not in TOLD or not equals or (key == "vocab_size" and not VOCAB_SIZE.fullmatch(value)):
             raise OptionError(f"--fact {pair}: give key=value with a key of {', '.join(TOLD)}; vocab_size is a number")
         told[key] = int(value) if key == "vocab_size" else value
     return told
@@ -105,8 +108,8 @@ class Sequence(BaseModel):
 
     model_config = ConfigDict(strict=True, frozen=True)
 
-    prompt_id: str
-    domain: str
+    prompt_id: Annotated[str, Field(pattern=NAME_PATTERN)]
+    domain: Annotated[str, Field(pattern=NAME_PATTERN)]
     prompt_tokens: list[TokenId]
     output_tokens: list[TokenId | None] = Field(min_length=1)
     finish: Literal["stop", "length", "unknown"] = "unknown"
@@ -162,6 +165,8 @@ def _ended(found: Foreign, options: ImportOptions) -> Foreign:
         notes.append("No end-of-sequence id was given (--eos): outputs are taken whole.")
     if cut:
         notes.append(f"{cut} outputs ran on past their end of sequence and were cut there.")
+    if any(behind):
+        notes.append(f"{sum(behind)} rows that no token of an output follows were left out.")
     facts = found.facts.model_copy(update={"notes": tuple(notes), "eos_ids": options.eos_ids})
     return _with_rows(replace(found, sequences=sequences, facts=facts), ~np.array(behind, bool))
 

@@ -10,7 +10,7 @@ Two things are not in the file:
 
 from __future__ import annotations
 
-import pickle
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ import numpy as np
 from castsim.errors import ForeignError, first_line
 from castsim.foreign import Foreign, ImportOptions, sequences_frame
 from castsim.manifest import Facts
+from replay.rounds import ID_LIMIT
 
 
 def read(file: Path, options: ImportOptions) -> Foreign:
@@ -66,13 +67,12 @@ def _load(file: Path) -> list[dict[str, Any]]:
     except ImportError as error:
         raise ForeignError(file, "needs torch to be read", "pip install 'castsim[pt]'") from error
     try:
-        rounds = torch.load(file, weights_only=True, map_location="cpu")  # never unpickles foreign objects
-    except (OSError, RuntimeError, ValueError, EOFError, KeyError, AttributeError, pickle.UnpicklingError) as error:
-        raise ForeignError(
-            file,
-            f"is refused by torch's weights-only reader ({first_line(error)})",
-            "export it as tensors and numbers only",
-        ) from error
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch warns of what is refused here anyway
+            rounds = torch.load(file, weights_only=True, map_location="cpu")  # never unpickles foreign objects
+    except Exception as error:  # a damaged file can raise anything in there
+        problem = f"is refused by torch's weights-only reader ({first_line(error)})"
+        raise ForeignError(file, problem, "export it as tensors and numbers only") from error
     if not isinstance(rounds, list) or not rounds:
         raise ForeignError(file, "is not a list of rounds", "see logs/README.md for the layout")
     return [_round(file, i, entry) for i, entry in enumerate(rounds)]
@@ -81,21 +81,35 @@ def _load(file: Path) -> list[dict[str, Any]]:
 def _round(file: Path, number: int, entry: Any) -> dict[str, Any]:
     """One entry with arrays for tensors, or an error that names it."""
     try:
-        found = {name: entry[name].numpy() for name in ("top_idx", "top_val", "realized")} | {
-            "accepted": int(entry["accepted"])
-        }
-    except (TypeError, KeyError, AttributeError, ValueError) as error:
-        raise ForeignError(file, f"round {number} lacks what the layout has ({error})", "see logs/README.md") from error
-    shape = found["top_idx"].shape
-    depth_known = len(found["realized"])
-    if len(shape) != 2 or found["top_val"].shape != shape or not 0 < depth_known <= shape[0]:
-        raise ForeignError(file, f"round {number} has arrays of shapes that disagree", "see logs/README.md")
-    best = np.take_along_axis(found["top_idx"], found["top_val"].argmax(axis=1)[:, None], axis=1)[:depth_known, 0]
-    chain = int(np.cumprod(best == found["realized"]).sum())
-    if found["accepted"] != chain:
-        told = f"round {number} says that {found['accepted']} tokens are accepted, its own arrays say {chain}"
-        raise ForeignError(file, told, "export it again")
-    return found
+        found = {name: entry[name].detach().numpy() for name in ("top_idx", "top_val", "realized")}
+        told = entry["accepted"]
+    except (TypeError, KeyError, AttributeError, ValueError, RuntimeError) as error:
+        problem = f"round {number} lacks what the layout has ({first_line(error)})"
+        raise ForeignError(file, problem, "see logs/README.md") from error
+    _check_arrays(file, number, **found)
+    best = np.take_along_axis(found["top_idx"], found["top_val"].argmax(axis=1)[:, None], axis=1)[:, 0]
+    chain = int(np.cumprod(best[: len(found["realized"])] == found["realized"]).sum())
+    if told != chain:
+        problem = f"round {number} says that {told} tokens are accepted, its own arrays say {chain}"
+        raise ForeignError(file, problem, "export it again")
+    return {**found, "accepted": chain}
+
+
+def _check_arrays(file: Path, number: int, top_idx: np.ndarray, top_val: np.ndarray, realized: np.ndarray) -> None:
+    rules = {
+        "arrays of shapes that disagree": top_idx.ndim != 2
+        or top_val.shape != top_idx.shape
+        or realized.ndim != 1
+        or not 0 < len(realized) <= len(top_idx)
+        or not top_idx.size,
+        "arrays of other types": top_idx.dtype.kind != "i" or realized.dtype.kind != "i" or top_val.dtype.kind != "f",
+        "a logit that is not finite": top_val.dtype.kind == "f" and not np.isfinite(top_val).all(),
+        "a token id that is no int32": realized.dtype.kind == "i"
+        and bool(((realized < 0) | (realized >= ID_LIMIT)).any()),
+    }
+    for problem, broken in rules.items():
+        if broken:
+            raise ForeignError(file, f"round {number} has {problem}", "see logs/README.md")
 
 
 @dataclass
@@ -130,8 +144,10 @@ def _join(
     """Outputs, and for each round its prompt and position; also how many rounds do not continue the one before."""
     outputs, prompt, position, breaks = [_Output()], [], [], 0
     for entry in rounds:
-        if len(entry["top_idx"]) != depth_max:
-            raise ForeignError(file, "has rounds of several block lengths", "import them apart")
+        if entry["top_idx"].shape != rounds[0]["top_idx"].shape:
+            raise ForeignError(
+                file, "has rounds of several block lengths or numbers of candidates", "import them apart"
+            )
         realized = entry["realized"].tolist()
         if not outputs[-1].takes(realized, depth_max):
             breaks += 1

@@ -35,7 +35,7 @@ class Eagle2:
     def __call__(self, marginals: Marginals) -> Forest:
         universe = marginals.head(rank_cap=self.frontier)
         score, parent, depth, rank = self._candidates(universe)
-        # Stable, and candidates stand in order of depth: of equal scores the shorter comes first (Theorem 1).
+        # Stable, and candidates stand in order of depth, then of ranks: the tie rule of Theorem 1.
         order = np.argsort(-score, axis=1, kind="stable")[:, : self.budget]
         column = np.zeros((len(universe), 1 + score.shape[1]), np.intp)  # of each candidate; 0 is the root
         np.put_along_axis(column, order + 1, np.arange(1, order.shape[1] + 1)[None], axis=1)
@@ -53,6 +53,7 @@ class Eagle2:
             rank = np.broadcast_to(np.tile(np.arange(width), score.shape[1]), child.shape)
             levels.append((child, np.repeat(node, width, axis=1), np.full(child.shape, depth + 1), rank))
             best = np.argsort(-child, axis=1, kind="stable")[:, : self.frontier]
+            best = np.sort(best, axis=1)  # back in order of rank, so that a later tie is one of ranks
             score, node = np.take_along_axis(child, best, axis=1), first + best
             first += size
         return [np.hstack(part) for part in zip(*levels, strict=True)]

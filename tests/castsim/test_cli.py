@@ -116,7 +116,7 @@ def test_all_policies_at_once_with_options(castsim, small):
     options = {r["policy"]: r["options"] for r in found["results"]}
     assert options["topN"] == options["spine"] == {"rank_cap": 2}
     assert options["sequoia"] == {}
-    assert "measured on the other half of the prompts" in " ".join(found["caveats"])
+    assert "measured on the other half of the chosen prompts" in " ".join(found["caveats"])
     assert options["schedule"] == {"branching": [8, 4, 2, 2, 1]}
     tuned = document(castsim, "replay", small, "--policy", "schedule", "--set", "branching=3,1")
     assert tuned["results"][-1]["options"] == {"branching": [3, 1]}
@@ -291,6 +291,12 @@ def test_policies_lists_every_policy_with_its_options(castsim):
         (["replay", "--budgets", "15,-3"], "at least 1"),
         (["replay", "--budgets", "15,many"], "whole numbers"),
         (["replay", "--budgets", ""], "whole numbers"),
+        (["replay", "--mode", ""], "there are walked"),
+        (["replay", "--policy", "top\nN"], "no such policy"),
+        (["replay", "no\nrun"], "is not a folder"),
+        (["replay", "--budgets", "5", "--csv", "-"], "name a file"),
+        (["replay", "x" * 300], "name"),
+        (["replay", "--budgets", "5", "--json", "x" * 300], "name another"),
         (["replay", "--mode", "fast"], "there are walked, per-round, chain-rounds"),
         (["replay", "--domain", "poetry"], "no such domain"),
         (["replay", "--jobs", "0"], "--jobs"),
@@ -322,6 +328,34 @@ def test_bad_input_is_one_line_and_exit_code_2(castsim, arguments, words):
     assert err.startswith("castsim: ")
     assert words in err
     assert "Traceback" not in out + err
+
+
+def test_a_link_is_written_through_and_a_pipe_stays_one(castsim, tmp_path):
+    import os
+
+    (tmp_path / "real.json").touch()
+    (tmp_path / "link.json").symlink_to("real.json")
+    os.mkfifo(tmp_path / "pipe")
+    with subprocess.Popen(["cat", tmp_path / "pipe"], stdout=subprocess.PIPE) as reader:
+        assert castsim("policies", "--json", tmp_path / "pipe")[0] == 0
+        assert json.loads(reader.stdout.read())["verb"] == "policies"
+    assert castsim("policies", "--json", tmp_path / "link.json")[0] == 0
+    assert (tmp_path / "link.json").is_symlink()
+    assert json.loads((tmp_path / "real.json").read_text())["verb"] == "policies"
+
+
+def test_a_reader_that_goes_away_is_not_complained_about():
+    command = f"{sys.executable} -m castsim policies --json - | true; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_a_full_disk_is_one_line():
+    command = f"{sys.executable} -m castsim policies --json - > /dev/full"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "No space left" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_nothing_is_printed_or_written_where_one_target_is_bad(castsim, tmp_path):

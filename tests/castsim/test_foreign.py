@@ -168,6 +168,15 @@ def test_a_bad_sequence_is_named_in_every_layout(tmp_path, layout, field, value,
     assert not (tmp_path / "run").exists()
 
 
+def test_rows_at_the_last_token_are_left_out_and_counted(tmp_path):
+    lines = jsonl_lines(*source())
+    broken = json.loads(lines[0])
+    broken["rounds"].append({**broken["rounds"][0], "position": 8})
+    (tmp_path / "x.jsonl").write_text("\n".join([json.dumps(broken), *lines[1:]]) + "\n")
+    facts = import_run(tmp_path / "x.jsonl", tmp_path / "run", ImportOptions())
+    assert "1 rows that no token of an output follows were left out." in facts.notes
+
+
 def test_a_position_that_does_not_exist_is_refused_not_dropped(tmp_path):
     lines = jsonl_lines(*source())
     broken = json.loads(lines[0])
@@ -245,7 +254,9 @@ def test_an_existing_folder_is_left_alone(tmp_path):
         import_run(write_npz(tmp_path, *source()), tmp_path / "run", ImportOptions())
 
 
-@pytest.mark.parametrize("pair", ["colour=red", "vocab_size=many", "vocab_size=0", "target", "simulated=true"])
+@pytest.mark.parametrize(
+    "pair", ["vocab_size=" + "9" * 5000, "colour=red", "vocab_size=many", "vocab_size=0", "target", "simulated=true"]
+)
 def test_facts_that_nobody_may_tell(pair):
     with pytest.raises(OptionError, match="--fact"):
         told_facts([pair])
@@ -370,6 +381,16 @@ def test_pt_rounds_that_do_not_join_begin_a_new_prompt(tmp_path):
         (lambda e: {**e, "accepted": e["accepted"] + 1}, "its own arrays say"),
         (lambda e: {**e, "top_val": e["top_val"][:2]}, "shapes that disagree"),
         (lambda e: {**e, "realized": e["realized"][:0]}, "shapes that disagree"),
+        (lambda e: {**e, "accepted": float("inf")}, "its own arrays say"),
+        (lambda e: {**e, "top_val": e["top_val"] * float("nan")}, "not finite"),
+        (lambda e: {**e, "realized": e["realized"] * 1.0}, "other types"),
+        (lambda e: {**e, "realized": e["realized"] * 0 - 3}, "no int32"),
+        (lambda e: {**e, "realized": e["realized"][None]}, "shapes that disagree"),
+        (lambda e: {**e, "top_idx": e["top_idx"][:, :0], "top_val": e["top_val"][:, :0]}, "shapes that disagree"),
+        (
+            lambda e: {**e, "top_idx": e["top_idx"][:, :2], "top_val": e["top_val"][:, :2]},
+            "numbers of candidates|own arrays",
+        ),
         (lambda e: {k: v[:2] if k != "accepted" else min(v, 2) for k, v in e.items()}, "several block lengths"),
     ],
 )

@@ -204,7 +204,9 @@ def test_a_manifest_is_read_strictly(folder, change, words):
         read_manifest(folder)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", "\x00", "[" * 100_000])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "null", "\x00", "[" * 100_000, "9" * 5000, '{"rounds": ' + "9" * 5000 + "}"]
+)
 def test_a_manifest_that_is_no_manifest(folder, text):
     (folder / NAME).write_text(text)
     with pytest.raises(RunLogError):
@@ -309,6 +311,43 @@ def test_a_row_count_that_disagrees_is_refused(folder):
     runs.reseal(folder, files=files)
     with pytest.raises(RunLogError, match="the manifest says"):
         read(folder)
+
+
+def test_a_dense_log_without_a_prompts_rows_is_refused(folder):
+    frame = pl.read_parquet(folder / ROUNDS).filter(pl.col("prompt") != 1)
+    frame.write_parquet(folder / ROUNDS)
+    runs.reseal(folder, rounds=len(frame))
+    with pytest.raises(RunLogError, match="has 20 rows for 24 positions"):
+        read(folder)
+
+
+@pytest.mark.parametrize("change", [{"prompts": 3}, {"rounds": 23}, {"domains": ("a",)}, {"domains": ("a", "b", "c")}])
+def test_counts_that_disagree_with_the_files_are_refused(folder, change):
+    runs.reseal(folder, **change)
+    with pytest.raises(RunLogError, match="counts other prompts, rounds or domains"):
+        open_run(folder).sequences()
+
+
+@pytest.mark.parametrize("name", ["[red]", "[/foo]", "\x1b[31m", "$x_{$", "a\nb", "", "x" * 300])
+@pytest.mark.parametrize("column", ["domain", "prompt_id"])
+def test_names_are_plain_text(folder, column, name):
+    """They are printed, drawn and put into file names: no markup, no control codes, no formulas."""
+    runs.alter(folder, SEQUENCES, pl.lit(name).alias(column))
+    with pytest.raises(RunLogError, match="no plain name"):
+        read(folder)
+
+
+def test_a_lone_surrogate_in_the_manifest_is_refused(folder):
+    manifest = read_manifest(folder)
+    facts = manifest.facts.model_copy(update={"notes": ("\ud800",)})
+    write_manifest(folder, manifest.model_copy(update={"facts": facts}))
+    with pytest.raises(RunLogError, match="is not JSON"):
+        read_manifest(folder)
+
+
+def test_a_folder_may_have_glob_characters(tmp_path):
+    folder = runs.write(tmp_path / "zz[1]*", [runs.prompts([5])])
+    assert len(read(folder)[0]) == 4
 
 
 @pytest.mark.parametrize("column", ["context", "chain_accepted", "prompt"])

@@ -94,7 +94,12 @@ def test_caveats_name_what_is_out_of_the_ordinary(tmp_path):
         "simulated" in line or "full vocabulary" in line or "rank_cap" in line for line in caveats(plain, plan)
     )
     text = " ".join(caveats(odd, dataclasses.replace(plan, choices=(Choice(TopN), Choice(Sequoia)))))
-    for words in ("simulated", "not over the full vocabulary", "rank_cap 8 is 4 here", "the other half of the prompts"):
+    for words in (
+        "simulated",
+        "not over the full vocabulary",
+        "rank_cap 8 is 4 here",
+        "the other half of the chosen prompts",
+    ):
         assert words in text
 
 

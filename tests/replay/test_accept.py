@@ -88,6 +88,19 @@ def test_large_universes_and_budgets(depth, rank, budget):
     np.testing.assert_array_equal(entry_budgets(found, follow, known, budget=budget), expected)
 
 
+@pytest.mark.parametrize("rank", [2, 8, 16])
+@pytest.mark.parametrize("budget", [20, 127, 1000])
+def test_scenario_17_log_0_does_not_let_the_list_explode(rank, budget):
+    """One candidate with probability 1 and the rest with 0: zero-mass nodes tie in their thousands of billions."""
+    logq = np.where(np.arange(rank) == 0, 0.0, -np.inf) + np.zeros((4, 15, 1))
+    found = Marginals(np.broadcast_to(np.arange(rank), logq.shape), logq)
+    follow = np.zeros((4, 15), int)
+    follow[[1, 2, 3], [0, 3, 14]] = 1  # the truth leaves the spine at once, later, at the end
+    known = np.full(4, 15)
+    expected = oracle.entry_budgets(found.token, found.logq, follow, known, budget, oracle.two_push_heap)
+    np.testing.assert_array_equal(entry_budgets(found, follow, known, budget=budget), expected)
+
+
 def test_the_sample_run_equals_the_heap(sample_rounds):
     part = sample_rounds.take(np.arange(0, len(sample_rounds), 13))
     capped = part.marginals.head(rank_cap=8)
@@ -113,6 +126,8 @@ PINNED = [9081, 10420, 11265, 11831, 12512, 13044]  # accepted tokens over all 4
         ({"budget": 0}, "at least 1"),
         ({"budget": -3}, "at least 1"),
         ({"budget": 3, "rank_cap": 0}, "at least 1"),
+        ({"budget": 2**31 - 1}, "int32"),
+        ({"budget": 2**40}, "int32"),
     ],
 )
 def test_bad_budgets(arguments, words):

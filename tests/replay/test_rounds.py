@@ -135,6 +135,13 @@ def test_read_only_and_strided_inputs_are_left_alone():
     np.testing.assert_array_equal(token, TOKEN)
 
 
+def test_checked_arrays_are_copies():
+    logq = LOGQ.copy()
+    found = Marginals(TOKEN, logq)
+    logq[:] = 1
+    np.testing.assert_array_equal(found.logq, LOGQ)
+
+
 def test_ties_are_ordered_in_a_copy():
     token = np.array([[[7, 4]]], np.int32)
     assert Marginals(token, np.log(np.full((1, 1, 2), 0.5))).token.tolist() == [[[4, 7]]]
