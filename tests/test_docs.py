@@ -29,6 +29,25 @@ def test_links_lead_somewhere(page):
     assert all(((ROOT / page).parent / target).exists() for target in targets), targets
 
 
+def test_the_three_scores_of_the_readme(sample):
+    """The same tree walked, on the chain's rounds, and at every position."""
+    from castsim.options import Choice
+    from castsim.results import results
+    from castsim.runlog import open_run
+    from castsim.score import Plan, domains_of, score
+    from replay.policies.topn import TopN
+
+    run, means = open_run(sample), []
+    for mode in ("walked", "chain_rounds", "per_round"):
+        plan = Plan((Choice(TopN),), (63,), mode)
+        rows = results(run, plan, score(run, plan, None, 1, lambda _: None), domains_of(run, []), seed=0)
+        means.append(f"{rows[-1]['committed_pooled']:.2f}")
+    text = " ".join((ROOT / "README.md").read_text().split())
+    walked, chain, every = means
+    assert f"commits {walked} tokens a round walked" in text
+    assert f"it shows {chain}, and averaged over all positions {every}" in text
+
+
 def test_the_table_of_the_readme_is_what_the_main_job_prints(sample):
     """Every number of the README's table, from the command it stands under."""
     from castsim.options import Choice
