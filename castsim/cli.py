@@ -51,8 +51,8 @@ def replay(
     with show.progress("replay") as done:
         tally = score(opened, plan, _chosen(names, domain), jobs, done)
     rows = results(opened, plan, tally, names, seed)
-    document = {**_head("replay", opened), "caveats": caveats(opened, plan), "results": rows}
-    show.emit(document, show.replay_tables(rows), caveats(opened, plan), json_to)
+    notes = caveats(opened, plan)
+    show.emit({**_head("replay", opened), "caveats": notes, "results": rows}, show.replay_tables(rows), notes, json_to)
     if csv_to is not None:
         show.write_text(csv_to, show.csv_of(rows), "--csv")
 
@@ -209,5 +209,6 @@ def main() -> None:
         text = "out of memory; give smaller budgets or options, or fewer --jobs"
     except OSError as error:
         text = f"{error.filename or 'output'}: {error.strerror}; name another place"
-    print(f"castsim: {' '.join(text.splitlines())}", file=sys.stderr)
+    line = "".join(c if c.isprintable() else " " for c in text)  # one line, and no control codes from a log
+    print(f"castsim: {line}", file=sys.stderr)
     sys.exit(2)

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from castsim.errors import RunLogError
 from castsim.options import Choice
-from castsim.results import results
 from castsim.runlog import Run
 from castsim.score import BASELINE, Plan, score
 from replay import Rounds, accepted, committed, policy_entry_budgets, walk
@@ -128,22 +127,29 @@ def rank_cap_loss(
     """
     mode = "walked" if run.facts.layout == "dense" else "per_round"
     plan = Plan((Choice(TopN, {"rank_cap": rank_cap}), Choice(Full)), CAP_BUDGETS, mode)
-    rows = results(run, plan, score(run, plan, prompts, 1, done), domain_of, seed=0)
-    found = {(r["policy"], r["budget"], r["domain"]): r for r in rows}
-    return [
-        {
-            "domain": domain,
-            "budget": budget,
-            "mode": mode,
-            "rank_cap": rank_cap,
-            "ranks_kept": run.facts.rank_kept,
-            "committed_pooled_capped": row["committed_pooled"],
-            "committed_pooled_uncapped": (whole := found["full", budget, domain]["committed_pooled"]),
-            "loss": None if whole is None else 1 - row["committed_pooled"] / whole,
-        }
-        for (policy, budget, domain), row in found.items()
-        if policy == "topN"
-    ]
+    tally = score(run, plan, prompts, 1, done)
+    domain = np.array([domain_of[p] for p in tally.prompt.tolist()])
+    columns = plan.columns(run.facts.depth_max)
+    found = []
+    for name in [*sorted(set(domain.tolist())), "all"]:
+        part = domain == name if name != "all" else np.ones(len(domain), bool)
+        emitted, rounds = tally.committed[part].sum(axis=0), tally.rounds[part].sum(axis=0)
+        mean = _list(emitted / np.where(rounds, rounds, np.nan))  # a domain without rounds has no mean
+        for budget in CAP_BUDGETS:
+            capped, whole = (mean[columns.index((choice, budget))] for choice in plan.choices)
+            found.append(
+                {
+                    "domain": name,
+                    "budget": budget,
+                    "mode": mode,
+                    "rank_cap": rank_cap,
+                    "ranks_kept": run.facts.rank_kept,
+                    "committed_pooled_capped": capped,
+                    "committed_pooled_uncapped": whole,
+                    "loss": None if capped is None or whole is None else 1 - capped / whole,
+                }
+            )
+    return found
 
 
 def _list(values: NDArray[np.float64]) -> list[float | None]:

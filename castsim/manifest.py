@@ -7,15 +7,24 @@ import hashlib
 import json
 import os
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from castsim.errors import RunLogError, first_line
 
 SCHEMA_VERSION = 1
 NAME = "manifest.json"
 REWRITE = "record or import the run again"
+
+
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("holds control codes or other characters that cannot be printed")
+    return text
+
+
+Text = Annotated[str, AfterValidator(_printable)]  # what a run says of itself goes to terminals and pictures
 
 
 class Facts(BaseModel):
@@ -27,17 +36,17 @@ class Facts(BaseModel):
     depth_max: int = Field(ge=1)  # L
     rank_kept: int = Field(ge=1)  # K
     normaliser: Literal["full_vocabulary", "kept_ranks"] = "full_vocabulary"  # what logq sums to 1 over
-    logged_by: str | None = None  # a sparse log's policy
+    logged_by: Text | None = None  # a sparse log's policy
     vocab_size: int | None = Field(default=None, ge=1)
     eos_ids: tuple[int, ...] = Field(default=(), strict=False)
-    target: str | None = None
-    drafter: str | None = None
-    dtype: str | None = None
-    source: str | None = None  # file name and digest of what was imported
-    licence: str | None = None
+    target: Text | None = None
+    drafter: Text | None = None
+    dtype: Text | None = None
+    source: Text | None = None  # file name and digest of what was imported
+    licence: Text | None = None
     simulated: bool = False
     seed: int | None = None
-    notes: tuple[str, ...] = Field(default=(), strict=False)
+    notes: tuple[Text, ...] = Field(default=(), strict=False)
 
 
 class FileEntry(BaseModel):
@@ -61,7 +70,7 @@ class Manifest(BaseModel):
     facts: Facts
     prompts: int = Field(ge=0)
     rounds: int = Field(ge=0)
-    domains: tuple[str, ...] = Field(strict=False)
+    domains: tuple[Text, ...] = Field(strict=False)
     files: tuple[FileEntry, ...] = Field(strict=False)
     digest: str = ""
 

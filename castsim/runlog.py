@@ -208,9 +208,7 @@ def _rounds(facts: Facts, frame: pl.DataFrame, sequences: pl.DataFrame) -> Round
     root = frame["root"].cast(pl.Int64).fill_null(-1).to_numpy()
     refuse((root >= 0) & (found.root >= 0) & (root != found.root), "root is not the output's token there")
     refuse(frame["context"].to_numpy() != found.context, "context is not the prompt's length plus the position")
-    marginals = Marginals(frame["token"].to_numpy(), frame["logq"].to_numpy())
-    refuse(marginals.token >= (facts.vocab_size or ID_LIMIT), "a token id is outside the vocabulary")
-    rounds = Rounds(marginals, found.continuation, found.known, prompt, position, found.remaining)
+    rounds = assembled(facts, Marginals(frame["token"].to_numpy(), frame["logq"].to_numpy()), found, prompt, position)
     if facts.layout == "dense":
         dense_spans(rounds)
     return rounds
@@ -224,6 +222,18 @@ class Continuations(NamedTuple):
     known: NDArray[np.int64]
     remaining: NDArray[np.int64]
     context: NDArray[np.int64]
+
+
+def assembled(
+    facts: Facts,
+    marginals: Marginals,
+    found: Continuations,
+    prompt: NDArray[np.int64],
+    position: NDArray[np.int64],
+) -> Rounds:
+    """Rounds from their parts; the candidates must be in the run's vocabulary. Raises `RowError`."""
+    refuse(marginals.token >= (facts.vocab_size or ID_LIMIT), "a token id is outside the vocabulary")
+    return Rounds(marginals, found.continuation, found.known, prompt, position, found.remaining)
 
 
 def continuations(

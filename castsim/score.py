@@ -35,9 +35,13 @@ class Plan:
     budgets: tuple[int, ...]
     mode: Mode
 
+    def passes(self, depth_max: int) -> list[tuple[Choice, tuple[int, ...]]]:
+        """Each policy with its budgets, the baseline first."""
+        return [(BASELINE, (depth_max,)), *((choice, self.budgets) for choice in self.choices)]
+
     def columns(self, depth_max: int) -> list[tuple[Choice, int]]:
         """(policy, budget) of each column; the baseline is column 0."""
-        return [(BASELINE, depth_max), *((c, n) for c in self.choices for n in self.budgets)]
+        return [(choice, budget) for choice, budgets in self.passes(depth_max) for budget in budgets]
 
 
 BASELINE = Choice(Chain)  # standard DFlash decoding: the whole chain
@@ -146,10 +150,8 @@ def _accepted(
     rounds: Rounds, plan: Plan, tables: NDArray[np.float64] | None
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Accepted tokens and tree sizes (B, C) of the plan's columns."""
-    depth_max = rounds.marginals.depth_max
-    columns = [_columns(BASELINE, (depth_max,), rounds, None)]
-    columns += [_columns(choice, plan.budgets, rounds, tables) for choice in plan.choices]
-    counts, widths = zip(*columns, strict=True)
+    passes = plan.passes(rounds.marginals.depth_max)
+    counts, widths = zip(*(_columns(choice, budgets, rounds, tables) for choice, budgets in passes), strict=True)
     return np.hstack(counts), np.hstack(widths)
 
 

@@ -61,7 +61,7 @@ def check_target(file: Path | str | None, option: str) -> None:
         return
     path = Path(file)
     if path.name in ("", "-") or path.is_dir():
-        raise OptionError(f"{option} {file}: is a folder; name a file")
+        raise OptionError(f"{option} {file}: names no file; give a file name")
     if not os.access(path.parent, os.W_OK):
         raise OptionError(
             f"{option} {file}: cannot be written, {path.parent} is no folder to write in; name another file"

@@ -16,11 +16,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from castsim.errors import ForeignError, OptionError, RunLogError
 from castsim.manifest import Facts
-from castsim.runlog import continuations
+from castsim.runlog import assembled, continuations
 from castsim.runwriter import prompt_shards, rounds_frame, whole_run
 from castsim.schema import NAME_PATTERN, SEQUENCES
 from replay import Marginals, Rounds, RowError
-from replay.rounds import ID_LIMIT, refuse
+from replay.rounds import ID_LIMIT
 
 TOLD = ("target", "drafter", "dtype", "licence", "vocab_size")  # facts that no layout carries
 VOCAB_SIZE = re.compile(r"[1-9][0-9]{0,9}")
@@ -197,9 +197,7 @@ def _checked(file: Path, found: Foreign, sequences: pl.DataFrame) -> Rounds:
     try:
         rest = continuations(sequences, found.prompt, found.position, found.facts.depth_max)
         marginals = Marginals.ranked(found.token, found.logq)
-        vocab_size = found.facts.vocab_size or ID_LIMIT
-        refuse(marginals.token >= vocab_size, f"a token id is outside the vocabulary of {vocab_size}")
-        return Rounds(marginals, rest.continuation, rest.known, found.prompt, found.position, rest.remaining)
+        return assembled(found.facts, marginals, rest, found.prompt, found.position)
     except RowError as error:
         prompt, position = found.prompt[error.row], found.position[error.row]
         raise ForeignError(

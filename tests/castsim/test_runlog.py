@@ -337,11 +337,13 @@ def test_names_are_plain_text(folder, column, name):
         read(folder)
 
 
-def test_a_lone_surrogate_in_the_manifest_is_refused(folder):
+@pytest.mark.parametrize("text", ["\ud800", "\x1b[31m", "a\nb"])
+@pytest.mark.parametrize("fact", ["notes", "logged_by", "target"])
+def test_what_a_run_says_of_itself_can_be_printed(folder, fact, text):
     manifest = read_manifest(folder)
-    facts = manifest.facts.model_copy(update={"notes": ("\ud800",)})
+    facts = manifest.facts.model_copy(update={fact: (text,) if fact == "notes" else text})
     write_manifest(folder, manifest.model_copy(update={"facts": facts}))
-    with pytest.raises(RunLogError, match="is not JSON"):
+    with pytest.raises(RunLogError, match=f"facts.{fact}.*cannot be printed"):
         read_manifest(folder)
 
 
