@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from castsim.errors import RunLogError
 from castsim.options import Choice
 from castsim.runlog import Run
-from castsim.score import BASELINE, Plan, score
+from castsim.score import BASELINE, Plan, parts, score
 from replay import Rounds, accepted, committed, policy_entry_budgets, walk
 from replay.calibrate import OFF, ON, Reliability, first_rejection_ranks, rank_counts, reliability
 from replay.policies.full import Full
@@ -128,11 +128,9 @@ def rank_cap_loss(
     mode = "walked" if run.facts.layout == "dense" else "per_round"
     plan = Plan((Choice(TopN, {"rank_cap": rank_cap}), Choice(Full)), CAP_BUDGETS, mode)
     tally = score(run, plan, prompts, 1, done)
-    domain = np.array([domain_of[p] for p in tally.prompt.tolist()])
     columns = plan.columns(run.facts.depth_max)
     found = []
-    for name in [*sorted(set(domain.tolist())), "all"]:
-        part = domain == name if name != "all" else np.ones(len(domain), bool)
+    for name, part in parts(tally, domain_of):
         emitted, rounds = tally.committed[part].sum(axis=0), tally.rounds[part].sum(axis=0)
         mean = _list(emitted / np.where(rounds, rounds, np.nan))  # a domain without rounds has no mean
         for budget in CAP_BUDGETS:

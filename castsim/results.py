@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from castsim.runlog import Run
-from castsim.score import Plan, Tally
+from castsim.score import Plan, Tally, parts
 from replay.bootstrap import paired_bootstrap, pooled_mean, prompt_mean
 from replay.policies import Measured
 
@@ -20,10 +20,8 @@ def results(run: Run, plan: Plan, tally: Tally, domain_of: dict[int, str], seed:
 
     Intervals are paired over the columns of a domain. "all" is all of `domain_of`, so what was chosen.
     """
-    domain = np.array([domain_of[p] for p in tally.prompt.tolist()])
     rows: list[dict[str, Any]] = []
-    for number, name in enumerate([*sorted(set(domain.tolist())), "all"]):
-        part = np.ones(len(domain), bool) if name == "all" else domain == name
+    for number, (name, part) in enumerate(parts(tally, domain_of)):
         rows += _domain_results(run, plan, tally, part, name, np.random.default_rng([seed, number]))
     return rows
 

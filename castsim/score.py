@@ -197,3 +197,11 @@ def domains_of(run: Run, domains: Sequence[str]) -> dict[int, str]:
             )
     names = run.sequences().select("prompt", "domain").iter_rows()
     return {prompt: domain for prompt, domain in names if not domains or domain in domains}
+
+
+def parts(tally: Tally, domain_of: dict[int, str]) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+    """The prompts (P,) of each domain in order of name, and last of "all"."""
+    domain = np.array([domain_of[prompt] for prompt in tally.prompt.tolist()])
+    for name in sorted(set(domain.tolist())):
+        yield name, domain == name
+    yield "all", np.ones(len(domain), bool)
