@@ -55,3 +55,48 @@ FactPairs = Annotated[
         show_default=False,
     ),
 ]
+
+Target = Annotated[str, Option("--target", metavar="ID", help="Target: folder, .gguf file, Hugging Face id, or pair.")]
+Drafter = Annotated[
+    str | None,
+    Option(
+        "--drafter",
+        metavar="ID",
+        help="DFlash or DART head: folder, Hugging Face id, pair-dflash or pair-dart.",
+        show_default="pair-dflash for the target pair",
+    ),
+]
+Prompts = Annotated[
+    str | None,
+    Option(
+        metavar="FILE|NAME",
+        help="JSONL with prompt or turns; or gsm8k, math500, humaneval, mbpp, mt-bench.",
+        show_default="the pair's own 60",
+    ),
+]
+Limit = Annotated[int | None, Option(metavar="N", min=1, help="Only the first N prompts.", show_default=False)]
+RunOut = Annotated[Path, Option("--out", metavar="RUN", help="Run folder to make, or to go on with.")]
+NewTokens = Annotated[int, Option("--max-new-tokens", metavar="N", min=1, help="Longest output.")]
+RankKept = Annotated[int, Option("--top", metavar="K", min=1, help="Candidates to keep at each future position.")]
+Temperature = Annotated[float, Option(metavar="T", help="0 is greedy.")]
+TopK = Annotated[int, Option("--top-k", metavar="N", help="Draw among so many tokens; 0: all.")]
+TopP = Annotated[float, Option("--top-p", metavar="P", help="Draw among the likeliest tokens of mass P.")]
+Raw = Annotated[bool, Option("--raw", help="No chat template, as for a base model.")]
+Thinking = Annotated[bool, Option("--thinking", help="Tell the chat template to let the target think.")]
+Dtype = Annotated[str, Option("--dtype", metavar="TYPE", help="float32, bfloat16 or float16; auto: float32 on a CPU.")]
+Device = Annotated[str, Option("--device", metavar="NAME", help="cpu, cuda, cuda:1; auto: a GPU if there is one.")]
+Batch = Annotated[int, Option(metavar="N", min=1, help="Prompts at once, and what a crash can cost.")]
+ShardOf = Annotated[
+    str | None,
+    Option("--shard", metavar="I/N", help="This process's part of the prompts.", show_default="torchrun's, or 1/1"),
+]
+Sparse = Annotated[
+    str | None,
+    Option("--sparse", metavar="NAME", help="Keep only the rounds that this policy plays.", show_default=False),
+]
+Budget = Annotated[int, Option("--budget", metavar="N", min=1, help="Nonroot nodes of the --sparse policy's trees.")]
+TargetLogp = Annotated[bool, Option("--target-logp", help="Keep the target's log-probabilities at the candidates.")]
+Licence = Annotated[
+    str | None, Option(metavar="TEXT", help="Of prompts and models, for the manifest.", show_default=False)
+]
+RecordSeed = Annotated[int, Option("--seed", metavar="N", min=0, help="Seed of the sampled outputs.")]

@@ -39,12 +39,28 @@ class RunLogError(CastsimError):
         return f"{self.file}{place}: {self.problem}; {self.remedy}"
 
 
-class ForeignError(CastsimError):
-    """A file of another program that cannot be imported."""
+class PlacedError(CastsimError):
+    """What is wrong with a file, a line or a model, and what to do about it.
 
-    def __init__(self, file: Path, problem: str, remedy: str) -> None:
-        super().__init__(file, problem, remedy)
-        self.file, self.problem, self.remedy = file, problem, remedy
+    Attributes:
+        place, problem, remedy: kept as they are, so that the error can cross from a worker to the parent process.
+    """
+
+    def __init__(self, place: object, problem: str, remedy: str) -> None:
+        super().__init__(place, problem, remedy)
+        self.place, self.problem, self.remedy = place, problem, remedy
 
     def __str__(self) -> str:
-        return f"{self.file}: {self.problem}; {self.remedy}"
+        return f"{self.place}: {self.problem}; {self.remedy}"
+
+
+class ForeignError(PlacedError):
+    """A file of another program that cannot be imported."""
+
+
+class PromptError(PlacedError):
+    """A prompts file, or a prompt, that cannot be used."""
+
+
+class ModelError(PlacedError):
+    """A model, or a file of one, that cannot be used."""

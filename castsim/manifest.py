@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from castsim.errors import RunLogError, first_line
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 NAME = "manifest.json"
 REWRITE = "record or import the run again"
 
@@ -41,7 +41,19 @@ class Facts(BaseModel):
     eos_ids: tuple[int, ...] = Field(default=(), strict=False)
     target: Text | None = None
     drafter: Text | None = None
+    target_revision: Text | None = None  # a commit of the hub, or the SHA-256 of local weights
+    drafter_revision: Text | None = None
+    draft_vocab_size: int | None = Field(default=None, ge=1)  # of the drafter's logits; ids are the target's always
     dtype: Text | None = None
+    device: Text | None = None
+    attention: Text | None = None
+    versions: dict[str, Text] = Field(default_factory=dict)
+    temperature: float | None = Field(default=None, ge=0)  # 0 is greedy
+    top_k: int | None = None
+    top_p: float | None = None
+    new_tokens: int | None = None  # limit of an output
+    template: Literal["chat", "raw"] | None = None
+    thinking: bool | None = None  # what the chat template was told
     source: Text | None = None  # file name and digest of what was imported
     licence: Text | None = None
     simulated: bool = False
@@ -75,8 +87,8 @@ class Manifest(BaseModel):
     digest: str = ""
 
     def sealed(self) -> Manifest:
-        """This manifest with its digest."""
-        body = json.dumps(self.model_dump(mode="json", exclude={"digest"}), sort_keys=True)
+        """This manifest with its digest, over what differs from the defaults: a new fact leaves old digests alone."""
+        body = json.dumps(self.model_dump(mode="json", exclude={"digest"}, exclude_defaults=True), sort_keys=True)
         return self.model_copy(update={"digest": hashlib.sha256(body.encode()).hexdigest()})
 
 

@@ -17,7 +17,7 @@ import polars as pl
 from pydantic import ValidationError
 
 from castsim import __version__
-from castsim.errors import RunLogError
+from castsim.errors import RunLogError, first_line
 from castsim.manifest import NAME, Facts, FileEntry, Manifest, write_manifest
 from castsim.runlog import continuations, open_run
 from castsim.schema import SEQUENCES, optional_schema, rounds_schema
@@ -45,6 +45,7 @@ class RunWriter:
         self._files: list[FileEntry] = []
         self._domains: set[str] = set()
         self.prompts_done: set[str] = set()
+        self.notes: list[str] = []  # what only the end of a recording can tell
 
     def __enter__(self) -> RunWriter:
         if (self.folder / NAME).exists():
@@ -77,9 +78,18 @@ class RunWriter:
             file = self.folder / f"{half}-{number:05d}.parquet"
             part = file.with_suffix(".part")
             whole = frame.select(pl.col(name).cast(kind) for name, kind in schema.items())
-            whole.write_parquet(part, compression_level=ZSTD_LEVEL, row_group_size=ROWS_IN_GROUP)
+            try:
+                whole.write_parquet(part, compression_level=ZSTD_LEVEL, row_group_size=ROWS_IN_GROUP)
+            except (OSError, pl.exceptions.PolarsError) as error:
+                raise self._not_written(error) from error
             os.replace(part, file)
         self._count(number, sequences)
+
+    def _not_written(self, error: Exception) -> RunLogError:
+        kept = f"{len(self.prompts_done)} prompts are whole and stay"
+        return RunLogError(
+            self.folder, f"cannot be written to ({first_line(error)}); {kept}", "make room and repeat the command"
+        )
 
     def _count(self, number: int, sequences: pl.DataFrame) -> None:
         self._files += [_entry(self.folder / f"{kind}-{number:05d}.parquet") for kind in ("sequences", "rounds")]
@@ -110,7 +120,7 @@ class RunWriter:
         rows = {kind: sum(f.rows for f in self._files if f.name.startswith(kind)) for kind in ("sequences", "rounds")}
         manifest = Manifest(
             castsim_version=__version__,
-            facts=self.facts,
+            facts=self.facts.model_copy(update={"notes": (*self.facts.notes, *self.notes)}),
             prompts=rows["sequences"],
             rounds=rows["rounds"],
             domains=tuple(sorted(self._domains)),

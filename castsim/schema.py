@@ -45,6 +45,8 @@ def optional_schema(facts: Facts) -> pl.Schema:
             "true_rank": pl.Array(pl.Int32, depth_max),
             "true_logq": pl.Array(pl.Float32, depth_max),
             "target_logp": pl.Array(pl.Float32, (depth_max, rank_kept)),
+            "damaged": pl.Boolean,
+            "disagreed": pl.Boolean,
         }
     )
 

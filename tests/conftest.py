@@ -22,3 +22,14 @@ def sample_rounds(sample):
     """The sample run's rounds, all in one batch (it has one shard)."""
     (rounds,) = open_run(sample).rounds()
     return rounds
+
+
+@pytest.fixture(scope="session")
+def pairs(tmp_path_factory):
+    """Folders of tiny random pairs, (target, head) by the drafter's kind."""
+    import tiny
+    import torch
+
+    torch.set_num_threads(1)  # two beside another busy process can be ten times as slow
+    folder = tmp_path_factory.mktemp("pairs")
+    return {"dflash": tiny.saved_pair(folder / "dflash"), "dart": tiny.saved_pair(folder / "dart", tiny.DART)}

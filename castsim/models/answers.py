@@ -1,0 +1,87 @@
+"""Continuations of many prompts at once; each has a random stream of its own, so neighbours do not matter."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from castsim.models.sampling import Sampling, draw, law
+from castsim.models.target import Target
+
+
+@torch.inference_mode()
+def continuations(
+    target: Target,
+    prompts: Sequence[Sequence[int]],
+    limit: int,
+    eos_ids: Sequence[int],
+    sampling: Sampling,
+    seeds: Sequence[Sequence[int]],
+) -> list[list[int]]:
+    """Up to `limit` tokens behind each prompt, the end of sequence included where one came.
+
+    Prompts are padded on the left; the batch shrinks to nothing but is never repacked.
+
+    Args:
+        prompts: target ids, none empty.
+        eos_ids: any of them ends an output.
+        seeds: what each prompt's random stream is made from; not used when greedy.
+
+    Returns:
+        One list of ids a prompt, each with at least one token.
+    """
+    ids, mask = _left_padded(prompts, target.device)
+    streams = [_uniforms(seed, limit) for seed in seeds]
+    ends = torch.tensor(list(eos_ids), dtype=torch.long, device=target.device)
+    cache = {cache_argument(target.model): _new_cache(target.model)}
+    outputs, done = [], torch.zeros(len(prompts), dtype=torch.bool, device=target.device)
+    for step in range(limit):
+        place = (mask.cumsum(dim=1) - 1).clamp(min=0)[:, -ids.shape[1] :]
+        found = target.model(ids, attention_mask=mask, position_ids=place, use_cache=True, logits_to_keep=1, **cache)
+        uniform = torch.tensor([stream[step] for stream in streams], device=target.device)
+        token = _next(found.logits[:, -1], sampling, uniform)
+        outputs.append(token)
+        done |= torch.isin(token, ends)
+        if done.all():
+            break
+        ids = token[:, None]
+        mask = torch.cat([mask, mask.new_ones(len(prompts), 1)], dim=1)
+    return [_ended(row, set(eos_ids)) for row in torch.stack(outputs, dim=1).tolist()]
+
+
+def cache_argument(model: Any) -> str:
+    """What this release of transformers calls the key-value cache of a forward."""
+    return "cache" if "cache" in inspect.signature(type(model).forward).parameters else "past_key_values"
+
+
+def _new_cache(model: Any) -> Any:
+    from transformers import DynamicCache
+
+    return DynamicCache(config=model.config)
+
+
+def _next(logits: Tensor, sampling: Sampling, uniform: Tensor) -> Tensor:
+    return logits.argmax(dim=-1) if sampling.temperature == 0 else draw(law(logits, sampling), uniform)
+
+
+def _uniforms(seed: Sequence[int], count: int) -> list[float]:
+    import numpy as np
+
+    return np.random.default_rng(list(seed)).random(count).tolist()
+
+
+def _left_padded(prompts: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Ids and attention mask (B, T); pads are id 0 and unseen."""
+    width = max(map(len, prompts))
+    ids = [[0] * (width - len(p)) + list(p) for p in prompts]
+    mask = [[0] * (width - len(p)) + [1] * len(p) for p in prompts]
+    return torch.tensor(ids, device=device), torch.tensor(mask, device=device)
+
+
+def _ended(tokens: list[int], eos_ids: set[int]) -> list[int]:
+    end = next((i + 1 for i, token in enumerate(tokens) if token in eos_ids), None)
+    return tokens[:end]

@@ -1,0 +1,220 @@
+"""One interface for one-pass drafters: a context of the whole sequence, then marginals at many roots at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from castsim.errors import ModelError
+from castsim.models.blocks import KeysValues
+from castsim.models.config import dart_config, dflash_config, is_dart
+from castsim.models.dart import Dart
+from castsim.models.dflash import DFlash
+from castsim.models.files import model_folder, read_config, read_weights, revision
+from castsim.models.target import Target
+
+NOT_OURS = ("embed_tokens.", "lm_head.", "rotary_emb.")  # the target's, or computed; some checkpoints carry copies
+
+
+class Drafter(Protocol):
+    """What record, live decoding and probe need of a drafter."""
+
+    name: str
+    revision: str
+    layer_ids: tuple[int, ...]
+    target: Target
+    depth_max: int  # L
+    positions_max: int  # longest sequence that it was made for
+    vocab_size: int  # of its logits
+    token_of: Tensor | None  # (draft vocabulary,) target ids, or None where both vocabularies are one
+
+    def context(self, features: Tensor, tokens: Tensor) -> Any:
+        """What is shared by all roots of a sequence.
+
+        Args:
+            features: (B, P, layers * hidden) target features of tokens 0 .. P-1.
+            tokens: (B, P + 1) ids.
+        """
+
+    def logits(self, context: Any, tokens: Tensor, anchor: Tensor) -> Tensor:
+        """Logits (B, M, L, draft vocabulary) of the L tokens behind the roots at positions `anchor` (B, M)."""
+
+
+@dataclass(frozen=True)
+class DFlashDrafter:
+    """A DFlash head bound to its target."""
+
+    head: DFlash
+    target: Target
+    name: str
+    revision: str = ""
+    token_of: None = None
+
+    @property
+    def layer_ids(self) -> tuple[int, ...]:
+        """Target layers that it reads."""
+        return self.head.config.target_layer_ids
+
+    @property
+    def depth_max(self) -> int:
+        """L, one less than the block."""
+        return self.head.config.block_size - 1
+
+    @property
+    def positions_max(self) -> int:
+        """Longest sequence that the head was made for."""
+        return self.head.config.arch.max_position_embeddings
+
+    @property
+    def vocab_size(self) -> int:
+        """The target's."""
+        return self.target.vocab_size
+
+    def context(self, features: Tensor, tokens: Tensor) -> list[KeysValues]:
+        """See `Drafter`; `tokens` are not used."""
+        return self.head.context(features)
+
+    def logits(self, context: list[KeysValues], tokens: Tensor, anchor: Tensor) -> Tensor:
+        """See `Drafter`. Slot 0 of a block holds the root, all others the mask token."""
+        config = self.head.config
+        root = tokens.gather(1, anchor)[..., None]  # (B, M, 1)
+        block = torch.cat([root, root.new_full((*anchor.shape, self.depth_max), config.mask_token_id)], dim=-1)
+        rows = self.target.embed(block) * config.embedding_scale
+        hidden = self.head(rows, anchor, context)[:, :, 1:]
+        logits = self.target.head(hidden) * config.output_multiplier
+        return logits if config.softcap is None else torch.tanh(logits / config.softcap) * config.softcap
+
+
+@dataclass(frozen=True)
+class DartContext:
+    """Prefix rows (B, P, ...) and their keys and values."""
+
+    joined: Tensor
+    residual: Tensor
+    keys_values: KeysValues
+
+
+@dataclass(frozen=True)
+class DartDrafter:
+    """A DART head bound to its target."""
+
+    head: Dart
+    target: Target
+    name: str
+    revision: str = ""
+
+    @property
+    def layer_ids(self) -> tuple[int, ...]:
+        """Target layers that it reads: the inputs of layers 2, half and third from last, unless told otherwise."""
+        layers = self.target.layers
+        return self.head.config.aux_layer_ids or (1, layers // 2 - 1, layers - 4)
+
+    @property
+    def depth_max(self) -> int:
+        """L: the row of the root and those of the mask slots."""
+        return self.head.config.draft_length + 1
+
+    @property
+    def positions_max(self) -> int:
+        """Longest sequence that the head was made for."""
+        return self.head.config.positions_max
+
+    @property
+    def vocab_size(self) -> int:
+        """The draft vocabulary's."""
+        return self.head.config.draft_vocab_size
+
+    @cached_property
+    def token_of(self) -> Tensor:
+        """(draft vocabulary,) target ids."""
+        return token_table(self.head.d2t)
+
+    def context(self, features: Tensor, tokens: Tensor) -> DartContext:
+        """See `Drafter`; row t joins token t + 1 with the features of token t."""
+        joined, residual = self.head.rows(features, self.target.embed(tokens[:, 1 : features.shape[1] + 1]))
+        return DartContext(joined, residual, self.head.context(joined))
+
+    def logits(self, context: DartContext, tokens: Tensor, anchor: Tensor) -> Tensor:
+        """See `Drafter`; a root needs a token before it."""
+        joined, residual = (
+            x.gather(1, (anchor - 1)[..., None].expand(-1, -1, x.shape[-1])) for x in (context.joined, context.residual)
+        )
+        return self.head(joined, residual, anchor, context.keys_values)
+
+
+def token_table(offset: Tensor) -> Tensor:
+    """Target ids of draft ids from the offsets `d2t` (draft vocabulary,)."""
+    return torch.arange(len(offset), device=offset.device) + offset
+
+
+def load_drafter(name: str, target: Target) -> Drafter:
+    """Load a DFlash or DART head for `target`, on its device and in its type.
+
+    Raises:
+        ModelError: it cannot be had, is damaged, or does not fit the target.
+    """
+    folder = model_folder(name)
+    file, found = folder / "config.json", read_config(folder)
+    bind = _bind_dart if is_dart(found) else _bind_dflash
+    return replace(bind(file, found, target), name=name, revision=revision(folder))
+
+
+def _bind_dflash(file: Path, found: dict[str, Any], target: Target) -> DFlashDrafter:
+    config = dflash_config(file, found)
+    target.check_layers(file, "dflash_config.target_layer_ids", config.target_layer_ids)
+    _same(file, "hidden_size", config.arch.hidden_size, target.hidden_size)
+    rows = target.embedding_rows
+    if config.mask_token_id >= rows:
+        raise ModelError(
+            file,
+            f"mask_token_id {config.mask_token_id} is not among the target's {rows} embeddings",
+            "pair other models",
+        )
+    return DFlashDrafter(_filled(file, DFlash(config), target), target, "")
+
+
+def _bind_dart(file: Path, found: dict[str, Any], target: Target) -> DartDrafter:
+    config = dart_config(file, found)
+    _same(file, "target_hidden_size", config.target_hidden, target.hidden_size)
+    _same(file, "hidden_size", config.hidden_size, target.hidden_size)  # the embedding is the target's
+    drafter = DartDrafter(_filled(file, Dart(config), target), target, "")
+    target.check_layers(file, "the feature layers", drafter.layer_ids)
+    check_table(file, drafter.token_of, target.vocab_size)
+    return drafter
+
+
+def check_table(file: Path, token_of: Tensor, vocab_size: int) -> None:
+    """Refuse a draft vocabulary with doubles or with ids that the target has not (scenario: offset read as id)."""
+    if len(token_of.unique()) < len(token_of):
+        raise ModelError(file.parent, "d2t gives one target id to two draft ids", "d2t must hold offsets, not ids")
+    if token_of.min() < 0 or token_of.max() >= vocab_size:
+        raise ModelError(file.parent, f"d2t leads outside the target's {vocab_size} ids", "pair other models")
+
+
+def _filled(file: Path, head: nn.Module, target: Target) -> Any:
+    weights = read_weights(file.parent)
+    wanted = head.state_dict()
+    extra = [k for k in weights if k not in wanted and not k.startswith(NOT_OURS) and k != "t2d"]
+    missing = [k for k in wanted if k not in weights and not k.startswith("rotary_emb.")]
+    for keys, problem in ((missing, "lacks"), (extra, "has the unknown")):
+        if keys:
+            raise ModelError(file.parent, f"{problem} tensor {keys[0]}", "fetch the weights that belong to config.json")
+    for key in wanted.keys() & weights.keys():
+        if wanted[key].shape != weights[key].shape:
+            raise ModelError(
+                file.parent,
+                f"{key} has shape {tuple(weights[key].shape)}, config.json asks for {tuple(wanted[key].shape)}",
+                "fetch the weights that belong to config.json",
+            )
+    head.load_state_dict({k: weights[k] for k in wanted.keys() & weights.keys()}, strict=False)
+    return head.to(target.device, target.dtype).eval()
+
+
+def _same(file: Path, key: str, drafter: int, target: int) -> None:
+    if drafter != target:
+        raise ModelError(file, f"{key} is {drafter}, the target's is {target}", "pair a drafter with its own target")

@@ -1,0 +1,57 @@
+"""A target, its drafter and its tokenizer, by name."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import torch
+from transformers.utils import logging
+
+from castsim.errors import OptionError
+from castsim.models.chat import Chat, load_chat
+from castsim.models.drafter import Drafter, load_drafter
+from castsim.models.target import load_target
+from castsim.pair import resolved
+
+TYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def load_pair(
+    target: str, drafter: str | None, dtype: str, device: str, raw: bool, thinking: bool
+) -> tuple[Drafter, Chat]:
+    """The drafter, bound to its target, and the chat.
+
+    Raises:
+        OptionError: a device or type that is not there, or no drafter for a target that is not the embedded one.
+        ModelError: see `load_target`, `load_drafter` and `load_chat`.
+    """
+    if drafter is None and target != "pair":
+        raise OptionError(f"--target {target}: needs a --drafter that was trained for it")
+    where = _device(device)
+    logging.set_verbosity_error()  # what matters of a model is checked and told by castsim
+    logging.disable_progress_bar()
+    drafter = drafter or "pair-dflash"
+    loaded = replace(load_target(resolved(target), _dtype(dtype, where), where), name=target)
+    bound = replace(load_drafter(resolved(drafter), loaded), name=drafter)
+    return bound, load_chat(resolved(target), raw, thinking)
+
+
+def _device(name: str) -> str:
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda" and "LOCAL_RANK" in os.environ:  # torchrun: a GPU for each process
+        name = f"cuda:{os.environ['LOCAL_RANK']}"
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError) as error:
+        raise OptionError(f"--device {name}: is not there; give cpu, or a device that torch sees") from error
+    return name
+
+
+def _dtype(name: str, device: str) -> torch.dtype:
+    if name == "auto":
+        name = "float32" if device == "cpu" else "bfloat16"
+    if name not in TYPES:
+        raise OptionError(f"--dtype {name}: there are {', '.join(TYPES)} and auto")
+    return TYPES[name]

@@ -1,0 +1,122 @@
+"""A target: any causal language model of transformers whose embedding and head the library can name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from castsim.errors import ModelError
+from castsim.models.files import revision, unknown
+
+
+@dataclass(frozen=True)
+class Target:
+    """A loaded target.
+
+    Attributes:
+        model: the transformers model, in evaluation mode.
+        name, revision: what was asked for, and commit or digest.
+    """
+
+    model: Any
+    name: str
+    revision: str = ""
+
+    @property
+    def device(self) -> torch.device:
+        """Where its weights are."""
+        return self._embedding.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Type of its weights."""
+        return self._embedding.dtype
+
+    @property
+    def embedding_rows(self) -> int:
+        """Ids that it can be fed."""
+        return self._embedding.shape[0]
+
+    @property
+    def hidden_size(self) -> int:
+        """Channels of its hidden states."""
+        return self._embedding.shape[1]
+
+    @property
+    def vocab_size(self) -> int:
+        """Rows of its output head."""
+        return self.model.get_output_embeddings().weight.shape[0]
+
+    @property
+    def layers(self) -> int:
+        """Number of its layers."""
+        return self.model.config.get_text_config().num_hidden_layers
+
+    @property
+    def positions_max(self) -> int:
+        """Longest sequence that it takes."""
+        return self.model.config.get_text_config().max_position_embeddings
+
+    @property
+    def _embedding(self) -> Tensor:
+        return self.model.get_input_embeddings().weight
+
+    def embed(self, ids: Tensor) -> Tensor:
+        """Rows of the embedding table, unscaled: (...) to (..., hidden)."""
+        return torch.nn.functional.embedding(ids, self._embedding)
+
+    def head(self, hidden: Tensor) -> Tensor:
+        """Logits of hidden states: (..., hidden) to (..., vocabulary)."""
+        return self.model.get_output_embeddings()(hidden)
+
+    def forward(self, ids: Tensor, layer_ids: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Logits (B, T, vocabulary) of ids (B, T), and features (B, T, layers * hidden), the outputs of `layer_ids`
+        side by side.
+
+        As in transformers and the reference drafter, the last layer's output is taken after the final norm.
+        """
+        found = self.model(ids, use_cache=False, output_hidden_states=True)
+        return found.logits, torch.cat([found.hidden_states[i + 1] for i in layer_ids], dim=-1)  # [0] is the embedding
+
+    def check_layers(self, file: Path, key: str, layer_ids: Sequence[int]) -> None:
+        """Raise `ModelError` unless all ids are layers of this target."""
+        if bad := [i for i in layer_ids if not 0 <= i < self.layers]:
+            raise ModelError(
+                file, f"{key} has layer {bad[0]}, the target has layers 0 to {self.layers - 1}", "pair other models"
+            )
+
+
+def load_target(name: str, dtype: torch.dtype, device: str) -> Target:
+    """Load a target from a local folder, a GGUF file, or a Hugging Face id. No remote code, no pickles.
+
+    Raises:
+        ModelError: it cannot be had, is not a causal language model, or its embedding and head cannot be found.
+    """
+    from transformers import AutoModelForCausalLM
+
+    path = Path(name)
+    source = {"gguf_file": path.name} if path.suffix == ".gguf" else {"use_safetensors": True}
+    try:
+        model = AutoModelForCausalLM.from_pretrained(
+            path.parent if path.suffix == ".gguf" else name,
+            dtype=dtype,
+            attn_implementation="sdpa",
+            trust_remote_code=False,
+            **source,
+        )
+    except (OSError, ValueError, ImportError, KeyError) as error:
+        raise unknown(name, error) from error
+    if model.get_input_embeddings() is None or model.get_output_embeddings() is None:
+        raise ModelError(name, "names no embedding or no output head", "use a causal language model")
+    return Target(model.eval().to(device), name, _revision(path, model))
+
+
+def _revision(path: Path, model: Any) -> str:
+    if path.is_dir():
+        return revision(path)
+    return getattr(model.config, "_commit_hash", None) or "unknown"

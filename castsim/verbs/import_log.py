@@ -1,0 +1,41 @@
+"""castsim import."""
+
+from __future__ import annotations
+
+from castsim import arguments, show
+from castsim.foreign import ImportOptions, import_run, told_facts
+from castsim.runlog import open_run
+from castsim.verbs import document_head
+
+
+def import_log(
+    file: arguments.ForeignFile,
+    out: arguments.Out,
+    sequences: arguments.SequencesFile = None,
+    eos: arguments.EosIds = None,
+    domain: arguments.Domain = "unknown",
+    per_domain: arguments.PerDomain = None,
+    fact: arguments.FactPairs = None,
+    json_to: arguments.Json = None,
+) -> None:
+    """Make a run folder from another program's log.
+
+    \b
+    castsim import tiny_dense.npz --out logs/tiny --eos 0 --fact vocab_size=4096
+    """
+    show.check_target(json_to, "--json")
+    options = ImportOptions(sequences, domain, tuple(eos or ()), per_domain, told_facts(fact or []))
+    with show.progress("import") as done:
+        import_run(file, out, options, done)
+    made = open_run(out)
+    grid = show.table(f"{out}", "layout", "prompts", "rounds", "L", "K", "domains")
+    facts = made.facts
+    cells = (
+        made.manifest.prompts,
+        made.manifest.rounds,
+        facts.depth_max,
+        facts.rank_kept,
+        ", ".join(made.manifest.domains),
+    )
+    grid.add_row(facts.layout, *map(str, cells))
+    show.emit(document_head("import", made), [grid], facts.notes, json_to)

@@ -1,0 +1,108 @@
+"""castsim record."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from castsim import arguments, show
+from castsim.errors import OptionError
+from castsim.options import choose
+from castsim.prompts import read_prompts
+from castsim.runlog import open_run
+from castsim.runparts import shard_of
+from castsim.verbs import document_head
+
+
+def record(
+    target: arguments.Target = "pair",
+    drafter: arguments.Drafter = None,
+    prompts: arguments.Prompts = None,
+    out: arguments.RunOut = Path("castsim-run"),
+    limit: arguments.Limit = None,
+    max_new_tokens: arguments.NewTokens = 128,
+    top: arguments.RankKept = 16,
+    temperature: arguments.Temperature = 0.0,
+    top_k: arguments.TopK = 0,
+    top_p: arguments.TopP = 1.0,
+    raw: arguments.Raw = False,
+    thinking: arguments.Thinking = False,
+    dtype: arguments.Dtype = "auto",
+    device: arguments.Device = "auto",
+    batch: arguments.Batch = 16,
+    shard: arguments.ShardOf = None,
+    sparse: arguments.Sparse = None,
+    budget: arguments.Budget = 63,
+    target_logp: arguments.TargetLogp = False,
+    licence: arguments.Licence = None,
+    seed: arguments.RecordSeed = 0,
+    json_to: arguments.Json = None,
+) -> None:
+    """Record a run: the target's outputs, and the drafter's marginals at every position of them. Needs castsim[live].
+
+    A recording that was broken off goes on where it was. Without arguments it records the small pair that castsim
+    carries, on a CPU in under a minute.
+
+    \b
+    castsim record --out pair-run
+    castsim record --target Qwen/Qwen3-8B --drafter z-lab/Qwen3-8B-DFlash-b16 --prompts gsm8k --limit 100 --out RUN
+    """
+    show.check_target(json_to, "--json")
+    part = shard_of(shard) if shard else _torchrun_shard()
+    policy = choose([sparse], [])[0].at(budget) if sparse else None
+    load, run, pair = _torch_rooms()
+    conversations = read_prompts(prompts or str(pair.PROMPTS), limit)
+    options = run.RecordOptions(
+        new_tokens=max_new_tokens,
+        rank_kept=top,
+        batch=batch,
+        sampling=run.Sampling(temperature, top_k, top_p),
+        seed=seed,
+        with_target=target_logp,
+        sparse=policy,
+    )
+    models = load.load_pair(target, drafter, dtype, device, raw, thinking)
+    recorder = run.Recorder(*models, options)
+    begun = time.perf_counter()
+    with show.progress("record") as done:
+        whole = run.record(recorder, conversations, out, part, licence, done)
+    _tell(out, whole, part, time.perf_counter() - begun, json_to)
+
+
+def _tell(out: Path, whole: bool, part: tuple[int, int], seconds: float, json_to: str | None) -> None:
+    if not whole:
+        note = f"Shard {part[0]} of {part[1]} is recorded; the run is whole when all are."
+        show.emit({"verb": "record", "whole": False, "shard": list(part)}, [], [note], json_to)
+        return
+    made = open_run(out)
+    facts, manifest = made.facts, made.manifest
+    grid = show.table(f"{out}", "layout", "prompts", "rounds", "L", "K", "seconds", "rounds/s")
+    rate = f"{manifest.rounds / seconds:.0f}"
+    cells = (manifest.prompts, manifest.rounds, facts.depth_max, facts.rank_kept, f"{seconds:.1f}", rate)
+    grid.add_row(facts.layout, *map(str, cells))
+    notes = [*facts.notes, f"Replay it: castsim replay {out}"]
+    show.emit({**document_head("record", made), "whole": True, "seconds": seconds}, [grid], notes, json_to)
+
+
+def _torchrun_shard() -> tuple[int, int]:
+    """What torchrun says of this process; 1 of 1 without it."""
+    return int(os.environ.get("RANK", 0)) + 1, int(os.environ.get("WORLD_SIZE", 1))
+
+
+def _torch_rooms() -> tuple[Any, Any, Any]:
+    """The modules that need torch.
+
+    Raises:
+        OptionError: it is not installed.
+    """
+    try:
+        import castsim.models.load
+        import castsim.pair
+        import castsim.record
+    except ImportError as error:
+        raise OptionError(
+            f"record needs torch and transformers ({error.name} is missing): pip install 'castsim[live]'"
+        ) from error
+    return castsim.models.load, castsim.record, castsim.pair

@@ -1,0 +1,51 @@
+"""castsim replay."""
+
+from __future__ import annotations
+
+from castsim import arguments, show
+from castsim.errors import OptionError
+from castsim.options import budgets_of, choose
+from castsim.results import caveats, results
+from castsim.runlog import open_run
+from castsim.sample import sample_run
+from castsim.score import Mode, Plan, domains_of, score
+from castsim.verbs import chosen_prompts, document_head
+
+MODES: dict[str, Mode] = {"walked": "walked", "per-round": "per_round", "chain-rounds": "chain_rounds"}
+
+
+def replay(
+    run: arguments.RunFolder = None,
+    policy: arguments.Policies = None,
+    setting: arguments.Settings = None,
+    budgets: arguments.Budgets = "15,31,47,63,95,127",
+    mode: arguments.ScoreMode = None,
+    domain: arguments.Domains = None,
+    jobs: arguments.Jobs = 1,
+    seed: arguments.Seed = 0,
+    json_to: arguments.Json = None,
+    csv_to: arguments.Csv = None,
+) -> None:
+    """Committed round length R of tree policies on a recorded run, beside the chain.
+
+    \b
+    castsim replay --policy topN
+    castsim replay RUN --policy topN,spine --set rank_cap=4 --budgets 31,63 --json -
+    """
+    show.check_target(json_to, "--json")
+    show.check_target(csv_to, "--csv")
+    opened = open_run(run or sample_run())
+    walked = "walked" if opened.facts.layout == "dense" else "per-round"
+    if (chosen := walked if mode is None else mode) not in MODES:
+        raise OptionError(f"--mode {chosen}: there are {', '.join(MODES)}")
+    plan = Plan(tuple(choose(policy or ["topN"], setting or [])), budgets_of(budgets), MODES[chosen])
+    names = domains_of(opened, domain or [])
+    with show.progress("replay") as done:
+        tally = score(opened, plan, chosen_prompts(names, domain), jobs, done)
+    rows = results(opened, plan, tally, names, seed)
+    notes = caveats(opened, plan)
+    show.emit(
+        {**document_head("replay", opened), "caveats": notes, "results": rows}, show.replay_tables(rows), notes, json_to
+    )
+    if csv_to is not None:
+        show.write_text(csv_to, show.csv_of(rows), "--csv")
