@@ -6,8 +6,10 @@ import inspect
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
+from transformers import DynamicCache
 
 from castsim.models.sampling import Sampling, draw, law
 from castsim.models.target import Target
@@ -24,7 +26,7 @@ def continuations(
 ) -> list[list[int]]:
     """Up to `limit` tokens behind each prompt, the end of sequence included where one came.
 
-    Prompts are padded on the left; the batch shrinks to nothing but is never repacked.
+    Prompts are padded on the left; rows that have ended leave the batch by halves.
 
     Args:
         prompts: target ids, none empty.
@@ -37,20 +39,27 @@ def continuations(
     ids, mask = _left_padded(prompts, target.device)
     streams = [_uniforms(seed, limit) for seed in seeds]
     ends = torch.tensor(list(eos_ids), dtype=torch.long, device=target.device)
-    cache = {cache_argument(target.model): _new_cache(target.model)}
-    outputs, done = [], torch.zeros(len(prompts), dtype=torch.bool, device=target.device)
+    cache = DynamicCache(config=target.model.config)
+    known_as = {cache_argument(target.model): cache}
+    outputs: list[list[int]] = [[] for _ in prompts]
+    rows = list(range(len(prompts)))  # whose output each row of the batch is
+    ended = torch.zeros(len(rows), dtype=torch.bool, device=target.device)
     for step in range(limit):
         place = (mask.cumsum(dim=1) - 1).clamp(min=0)[:, -ids.shape[1] :]
-        found = target.model(ids, attention_mask=mask, position_ids=place, use_cache=True, logits_to_keep=1, **cache)
-        uniform = torch.tensor([stream[step] for stream in streams], device=target.device)
+        found = target.model(ids, attention_mask=mask, position_ids=place, use_cache=True, logits_to_keep=1, **known_as)
+        uniform = torch.tensor([streams[row][step] for row in rows], device=target.device)
         token = _next(found.logits[:, -1], sampling, uniform)
-        outputs.append(token)
-        done |= torch.isin(token, ends)
-        if done.all():
+        for row, value in zip(rows, token.tolist(), strict=True):
+            outputs[row].append(value)
+        ended |= torch.isin(token, ends)
+        going = (~ended).nonzero()[:, 0]
+        if len(going) == 0:
             break
-        ids = token[:, None]
-        mask = torch.cat([mask, mask.new_ones(len(prompts), 1)], dim=1)
-    return [_ended(row, set(eos_ids)) for row in torch.stack(outputs, dim=1).tolist()]
+        if 2 * len(going) <= len(rows):  # the copy pays when half of the rows are done
+            cache.batch_select_indices(going)
+            token, mask, ended, rows = token[going], mask[going], ended[going], [rows[i] for i in going.tolist()]
+        ids, mask = token[:, None], torch.cat([mask, mask.new_ones(len(rows), 1)], dim=1)
+    return [_ended(output, set(eos_ids)) for output in outputs]
 
 
 def cache_argument(model: Any) -> str:
@@ -58,19 +67,11 @@ def cache_argument(model: Any) -> str:
     return "cache" if "cache" in inspect.signature(type(model).forward).parameters else "past_key_values"
 
 
-def _new_cache(model: Any) -> Any:
-    from transformers import DynamicCache
-
-    return DynamicCache(config=model.config)
-
-
 def _next(logits: Tensor, sampling: Sampling, uniform: Tensor) -> Tensor:
     return logits.argmax(dim=-1) if sampling.temperature == 0 else draw(law(logits, sampling), uniform)
 
 
 def _uniforms(seed: Sequence[int], count: int) -> list[float]:
-    import numpy as np
-
     return np.random.default_rng(list(seed)).random(count).tolist()
 
 

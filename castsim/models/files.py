@@ -36,7 +36,9 @@ def model_folder(name: str) -> Path:
 
 
 def unknown(name: str, error: BaseException) -> ModelError:
-    """The error of an id that cannot be had."""
+    """The error of a model that cannot be had, or is there and cannot be loaded."""
+    if Path(name).exists():
+        return ModelError(name, f"cannot be loaded ({first_line(error)})", "name a whole model that needs no own code")
     return ModelError(
         name, f"is no folder here and cannot be had from the hub ({first_line(error)})", "check the id or the network"
     )

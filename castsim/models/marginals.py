@@ -12,7 +12,7 @@ from torch import Tensor
 
 from castsim.models.drafter import Drafter
 
-ROWS_IN_PASS = 2048  # block rows of one drafter pass: large enough to fill a matrix product, small in memory
+ROWS_IN_PASS = 512  # block rows of one drafter pass: enough to fill a matrix product, few enough to stay in the cache
 
 
 @dataclass(frozen=True)
@@ -79,27 +79,37 @@ def _after(ids: Tensor, anchor: Tensor, depth_max: int) -> Tensor:
 
 def _ranked(drafter: Drafter, logits: Tensor, true: Tensor, rank_kept: int) -> tuple[Tensor, ...]:
     """Candidates, their scores, rank and score of the true tokens, damage: of logits (m, L, V), tokens (m, L)."""
-    damaged = logits.isnan().flatten(1).any(dim=1)
     logq = logits.float().log_softmax(dim=-1)
-    logq = torch.where(damaged[:, None, None], -torch.inf, logq)
+    damaged = logq[..., 0].isnan().any(dim=1)  # one NaN makes all of its row NaN
+    logq[damaged] = -torch.inf
     ids = torch.arange(logits.shape[-1], device=logits.device) if drafter.token_of is None else drafter.token_of
-    key = _order_key(logq, ids)
-    best = key.topk(rank_kept, dim=-1).indices  # (m, L, K) draft ids
+    best, score = _best(logq, ids, rank_kept)
     own = true if drafter.token_of is None else _draft_ids(drafter, true)
     known = own.clamp(min=0)[..., None]
-    rank = (key > key.gather(-1, known)).sum(dim=-1) + 1
+    mine = logq.gather(-1, known)
+    rank = (logq > mine).sum(dim=-1) + ((logq == mine) & (ids < ids[known])).sum(dim=-1) + 1
     beyond, ended = own < 0, true < 0
     rank = torch.where(ended, -1, torch.where(beyond, logits.shape[-1] + 1, rank))
-    score = logq.gather(-1, known)[..., 0]
-    score = torch.where(ended, torch.nan, torch.where(beyond, -torch.inf, score))
-    return ids[best], logq.gather(-1, best), rank, score, damaged
+    mine = torch.where(ended, torch.nan, torch.where(beyond, -torch.inf, mine[..., 0]))
+    return ids[best], score, rank, mine, damaged
 
 
-def _order_key(logq: Tensor, ids: Tensor) -> Tensor:
-    """int64 keys (..., V) that order by score, then by the smaller id; exact, where a float key would round."""
-    bits = (logq + 0.0).contiguous().view(torch.int32).long()  # + 0.0: -0.0 and 0.0 are one score
-    order = torch.where(bits < 0, -(bits & 0x7FFFFFFF), bits)
-    return order * 2**31 - ids
+def _best(logq: Tensor, ids: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Columns and scores (..., count) of the best of logq (..., V): by score, equal ones by the smaller id.
+
+    `topk` keeps any of the equal scores at its cut, so rows with a tie there are sorted whole.
+    """
+    more = min(count + 1, logq.shape[-1])
+    score, column = logq.topk(more, dim=-1)
+    column = column.gather(-1, ids[column].argsort(dim=-1))
+    column = column.gather(-1, logq.gather(-1, column).argsort(dim=-1, descending=True, stable=True))
+    if more > count:
+        tied = score[..., count - 1] == score[..., count]
+        by_id = ids.argsort()
+        order = logq[tied][..., by_id].argsort(dim=-1, descending=True, stable=True)[..., :more]
+        column[tied] = by_id[order]
+    column = column[..., :count]
+    return column, logq.gather(-1, column)
 
 
 def _draft_ids(drafter: Drafter, true: Tensor) -> Tensor:

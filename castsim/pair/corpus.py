@@ -14,11 +14,13 @@ import torch
 from castsim.models.answers import continuations
 from castsim.models.sampling import Sampling
 from castsim.models.target import Target
+from castsim.pair.looping import loop_start
 from castsim.pair.recipe import Recipe
 from castsim.pair.text import Document
 from castsim.pair.vocabulary import encoded
 
 PART = 512  # answers in a file; a part that is there is not made again
+SHORTEST = 4  # tokens of a reply that has something to teach
 SCHEMA = pl.Schema({"prompt": pl.List(pl.Int32), "reply": pl.List(pl.Int32), "greedy": pl.Boolean})
 
 
@@ -63,12 +65,13 @@ def _write_part(target: Target, prompts: list[tuple[int, list[int]]], end: int, 
 class Roots:
     """Micro-batches for a drafter: sequences, roots in their replies, and what follows each root.
 
-    A step's batch depends on the seed and the step alone.
+    Replies are cut where they begin to loop: repeated text teaches little, and there is much of it. A step's batch
+    depends on the seed and the step alone.
     """
 
     def __init__(self, corpus: pl.DataFrame, recipe: Recipe, depth_max: int, label_of: Callable | None = None) -> None:
-        long = corpus.filter(pl.col("reply").list.len() >= 4)
-        self.sequences = [(p + r, len(p)) for p, r in long.select("prompt", "reply").iter_rows()]
+        cut = ((prompt, reply[: loop_start(reply)]) for prompt, reply in corpus.select("prompt", "reply").iter_rows())
+        self.sequences = [(prompt + reply, len(prompt)) for prompt, reply in cut if len(reply) >= SHORTEST]
         self.recipe, self.depth_max, self.label_of = recipe, depth_max, label_of
 
     def batch(self, step: int, count: int, micro: int) -> list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:

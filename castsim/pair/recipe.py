@@ -54,7 +54,7 @@ class Recipe:
     target: Schedule = Schedule(steps=1400, batch=12, micro=3, peak=3e-3, floor=1e-4)
 
     aux_layers: tuple[int, ...] = (0, 1, 2)
-    answers: int = 8000
+    answers: int = 6144
     new_tokens: int = 160
     answers_batch: int = 128
     greedy_share: float = 0.7
@@ -62,7 +62,7 @@ class Recipe:
     draft_layers: int = 2
     block_size: int = 16
     decay: float = 7.0
-    dflash: Schedule = Schedule(steps=3000, batch=8, micro=4, peak=1.5e-3, floor=5e-5)
+    dflash: Schedule = Schedule(steps=1200, batch=8, micro=4, peak=1.5e-3, floor=5e-5)
     dart_length: int = 7
     dart_vocab: int = 1024
-    dart: Schedule = Schedule(steps=2000, batch=8, micro=4, peak=1.5e-3, floor=5e-5)
+    dart: Schedule = Schedule(steps=800, batch=8, micro=4, peak=1.5e-3, floor=5e-5)

@@ -76,8 +76,8 @@ def functions(file: Path) -> Iterator[Document]:
                 yield Document("stdlib", f"{file.stem}/{node.name}", head + "\n", body)
 
 
-def training_text(gsm8k_file: Path, mbpp_file: Path, others: list[Path]) -> list[Document]:
-    """All documents that the target is trained on; `others` are read as plain text."""
-    files = source_files(held_out=False)
+def training_text(gsm8k_file: Path, mbpp_file: Path, others: list[Path], stdlib: Path | None = None) -> list[Document]:
+    """All documents that the target is trained on; `others` are read as plain text, `stdlib` is Python's own."""
+    files = source_files(False, stdlib)
     plain = [Document("source", f.name, None, f.read_text(encoding="utf-8", errors="replace")) for f in files + others]
     return [*gsm8k(gsm8k_file), *mbpp(mbpp_file), *(d for f in files for d in functions(f)), *plain]

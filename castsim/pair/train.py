@@ -38,10 +38,15 @@ def main(
     text: Annotated[list[Path] | None, typer.Option(help="Further text files; repeatable.")] = None,
 ) -> None:
     """Make tokenizer, target, DFlash head and DART head; the product is in FOLDER/product."""
-    recipe, product = Recipe(), work / "product"
     torch.set_num_threads(1)  # `fit` and the corpus share the cores themselves
     with stage(work, "text"):
         documents = training_text(gsm8k, mbpp, list(text or []))
+    run(Recipe(), documents, work)
+
+
+def run(recipe: Recipe, documents: list[Document], work: Path) -> None:
+    """All stages behind the text."""
+    product = work / "product"
     with stage(work, "tokenizer"):
         tokenizer = made_tokenizer(documents, recipe, work / "tokenizer")
     with stage(work, "target"):

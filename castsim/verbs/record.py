@@ -14,6 +14,8 @@ from castsim.prompts import read_prompts
 from castsim.runlog import open_run
 from castsim.runparts import shard_of
 from castsim.verbs import document_head
+from replay import Policy
+from replay.policies import Measured
 
 
 def record(
@@ -51,7 +53,7 @@ def record(
     """
     show.check_target(json_to, "--json")
     part = shard_of(shard) if shard else _torchrun_shard()
-    policy = choose([sparse], [])[0].at(budget) if sparse else None
+    policy = _logging_policy(sparse, budget) if sparse else None
     load, run, pair = _torch_rooms()
     conversations = read_prompts(prompts or str(pair.PROMPTS), limit)
     options = run.RecordOptions(
@@ -84,6 +86,16 @@ def _tell(out: Path, whole: bool, part: tuple[int, int], seconds: float, json_to
     grid.add_row(facts.layout, *map(str, cells))
     notes = [*facts.notes, f"Replay it: castsim replay {out}"]
     show.emit({**document_head("record", made), "whole": True, "seconds": seconds}, [grid], notes, json_to)
+
+
+def _logging_policy(name: str, budget: int) -> Policy:
+    chosen = choose([name], [])
+    if len(chosen) != 1:
+        raise OptionError(f"--sparse {name}: give one policy")
+    policy = chosen[0].at(budget)
+    if isinstance(policy, Measured):
+        raise OptionError(f"--sparse {name}: is measured on a finished run; give another policy")
+    return policy
 
 
 def _torchrun_shard() -> tuple[int, int]:

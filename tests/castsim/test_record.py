@@ -330,6 +330,8 @@ def test_torchrun_names_the_shard(pairs, tmp_path, monkeypatch, capsys):
         (["--dtype", "int8"], "--dtype int8"),
         (["--shard", "3/2"], "--shard 3/2"),
         (["--sparse", "oak"], "oak"),
+        (["--sparse", "sequoia"], "--sparse sequoia: is measured on a finished run"),
+        (["--sparse", "chain,topN"], "--sparse chain,topN: give one policy"),
         (["--temperature", "-1"], "temperature -1"),
         (["--top", "400"], "--top 400"),
     ],

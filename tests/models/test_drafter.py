@@ -128,6 +128,20 @@ def test_damaged_weights_are_refused(pair):
     assert "is no safetensors file" in refusal(pair)
 
 
+@pytest.mark.parametrize("kind", ["target", "head"])
+def test_code_that_comes_with_a_checkpoint_is_not_run(pair, tmp_path, kind):
+    trace = tmp_path / "trace"
+    folder = pair[kind == "head"]
+    (folder / "evil.py").write_text(f"open({str(trace)!r}, 'w')\nclass Evil: pass\n")
+    altered(folder, model_type="evil", auto_map={"AutoConfig": "evil.Evil", "AutoModelForCausalLM": "evil.Evil"})
+    if kind == "target":
+        with pytest.raises(ModelError, match="cannot be loaded"):
+            tiny.loaded(pair)
+    else:
+        tiny.loaded(pair)
+    assert not trace.exists()
+
+
 @pytest.mark.parametrize("text", ["", "[1]", "{", "\xff"])
 def test_a_config_that_is_no_object_is_refused(pair, text):
     (pair[1] / "config.json").write_text(text, encoding="latin-1")
