@@ -56,7 +56,9 @@ FactPairs = Annotated[
     ),
 ]
 
-Target = Annotated[str, Option("--target", metavar="ID", help="Target: folder, .gguf file, Hugging Face id, or pair.")]
+Target = Annotated[
+    str, Option("--target", metavar="ID", help="Target: folder, .gguf file, Hugging Face id, pair or gemma3-270m.")
+]
 Drafter = Annotated[
     str | None,
     Option(
@@ -77,7 +79,7 @@ Prompts = Annotated[
 Limit = Annotated[int | None, Option(metavar="N", min=1, help="Only the first N prompts.", show_default=False)]
 RunOut = Annotated[Path, Option("--out", metavar="RUN", help="Run folder to make, or to go on with.")]
 NewTokens = Annotated[int, Option("--max-new-tokens", metavar="N", min=1, help="Longest output.")]
-RankKept = Annotated[int, Option("--top", metavar="K", min=1, help="Candidates to keep at each future position.")]
+RankKept = Annotated[int, Option("--rank-kept", metavar="K", min=1, help="Candidates to keep at each future position.")]
 Temperature = Annotated[float, Option(metavar="T", help="0 is greedy.")]
 TopK = Annotated[int, Option("--top-k", metavar="N", help="Draw among so many tokens; 0: all.")]
 TopP = Annotated[float, Option("--top-p", metavar="P", help="Draw among the likeliest tokens of mass P.")]
@@ -97,6 +99,6 @@ Sparse = Annotated[
 Budget = Annotated[int, Option("--budget", metavar="N", min=1, help="Nonroot nodes of the --sparse policy's trees.")]
 TargetLogp = Annotated[bool, Option("--target-logp", help="Keep the target's log-probabilities at the candidates.")]
 Licence = Annotated[
-    str | None, Option(metavar="TEXT", help="Of prompts and models, for the manifest.", show_default=False)
+    str | None, Option(metavar="TEXT", help="Of prompts and models, for the manifest.", show_default="the pair's own")
 ]
 RecordSeed = Annotated[int, Option("--seed", metavar="N", min=0, help="Seed of the sampled outputs.")]

@@ -65,7 +65,9 @@ class Recorder:
 
     def __post_init__(self) -> None:
         if self.options.rank_kept > self.drafter.vocab_size:
-            raise OptionError(f"--top {self.options.rank_kept}: the drafter knows {self.drafter.vocab_size} tokens")
+            raise OptionError(
+                f"--rank-kept {self.options.rank_kept}: the drafter knows {self.drafter.vocab_size} tokens"
+            )
 
     @property
     def eos_ids(self) -> tuple[int, ...]:

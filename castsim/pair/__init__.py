@@ -9,6 +9,10 @@ from castsim.errors import OptionError
 GEMMA = "gemma3-270m"  # Google's Gemma 3 270M base model as a package carries it (Gemma terms)
 FOLDER = Path(__file__).parent / "weights"
 PROMPTS = Path(__file__).parent / "prompts.jsonl"
+LICENCE = (
+    "Prompts: GSM8K and HumanEval (MIT, OpenAI), MBPP (CC BY 4.0, Austin et al. 2021, Google Research), Python standard "
+    "library (PSF-2.0). Models: MIT, castsim, trained on GSM8K train, MBPP train and the Python standard library."
+)
 NAMES = {  # what --target and --drafter call them
     "pair": FOLDER / "target",
     "pair-dflash": FOLDER / "dflash-b16",

@@ -25,7 +25,7 @@ def record(
     out: arguments.RunOut = Path("castsim-run"),
     limit: arguments.Limit = None,
     max_new_tokens: arguments.NewTokens = 128,
-    top: arguments.RankKept = 16,
+    rank_kept: arguments.RankKept = 16,
     temperature: arguments.Temperature = 0.0,
     top_k: arguments.TopK = 0,
     top_p: arguments.TopP = 1.0,
@@ -58,7 +58,7 @@ def record(
     conversations = read_prompts(prompts or str(pair.PROMPTS), limit)
     options = run.RecordOptions(
         new_tokens=max_new_tokens,
-        rank_kept=top,
+        rank_kept=rank_kept,
         batch=batch,
         sampling=run.Sampling(temperature, top_k, top_p),
         seed=seed,
@@ -68,8 +68,9 @@ def record(
     models = load.load_pair(target, drafter, dtype, device, raw, thinking)
     recorder = run.Recorder(*models, options)
     begun = time.perf_counter()
+    own = pair.LICENCE if target == "pair" and prompts is None else None
     with show.progress("record") as done:
-        whole = run.record(recorder, conversations, out, part, licence, done)
+        whole = run.record(recorder, conversations, out, part, licence or own, done)
     _tell(out, whole, part, time.perf_counter() - begun, json_to)
 
 

@@ -300,7 +300,7 @@ def run_cli(monkeypatch, *words):
 
 
 def test_the_command_records_what_replay_reads(pairs, tmp_path, monkeypatch, capsys):
-    assert not run_cli(monkeypatch, *arguments(pairs, tmp_path, "--json", "-", "--target-logp", "--top", 4))
+    assert not run_cli(monkeypatch, *arguments(pairs, tmp_path, "--json", "-", "--target-logp", "--rank-kept", 4))
     document = json.loads(capsys.readouterr().out)
     assert document["whole"] and document["run"]["prompts"] == 4 and document["run"]["domains"] == ["prompts"]
     assert document["run"]["template"] == "raw" and document["run"]["versions"]["torch"]
@@ -333,7 +333,7 @@ def test_torchrun_names_the_shard(pairs, tmp_path, monkeypatch, capsys):
         (["--sparse", "sequoia"], "--sparse sequoia: is measured on a finished run"),
         (["--sparse", "chain,topN"], "--sparse chain,topN: give one policy"),
         (["--temperature", "-1"], "temperature -1"),
-        (["--top", "400"], "--top 400"),
+        (["--rank-kept", "400"], "--rank-kept 400"),
     ],
 )
 def test_bad_options_are_one_line(pairs, tmp_path, monkeypatch, capsys, more, said):
