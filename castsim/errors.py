@@ -10,6 +10,12 @@ def first_line(error: BaseException) -> str:
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
+def in_one_line(error: BaseException) -> str:
+    """All that a foreign error says, for those whose first line is only a heading; cut where it grows long."""
+    words = " ".join(str(error).split()) or type(error).__name__
+    return words if len(words) <= 160 else words[:157] + "..."
+
+
 class CastsimError(Exception):
     """Base of all errors that are about the input, not about castsim."""
 

@@ -52,9 +52,10 @@ class Facts(BaseModel):
     top_k: int | None = None
     top_p: float | None = None
     new_tokens: int | None = None  # limit of an output
+    target_logp: bool = False  # the column is there
     template: Literal["chat", "raw"] | None = None
     thinking: bool | None = None  # what the chat template was told
-    source: Text | None = None  # file name and digest of what was imported
+    source: Text | None = None  # file name and digest of what was imported, or digest of the prompts recorded
     licence: Text | None = None
     simulated: bool = False
     seed: int | None = None

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from castsim.errors import PromptError, first_line
-from castsim.schema import NAME_PATTERN
 
+PLAIN = re.compile(r"[\w .:+/#-]{1,200}")  # NAME_PATTERN as Python spells it
 FOLDER_VARIABLE = "CASTSIM_PROMPTS"  # where NAME.jsonl of a benchmark may lie
 HUB = {  # name -> data set, configuration, split, column of the prompt
     "gsm8k": ("openai/gsm8k", "main", "test", "question"),
@@ -22,7 +23,6 @@ HUB = {  # name -> data set, configuration, split, column of the prompt
     "mtbench": ("HuggingFaceH4/mt_bench_prompts", "default", "train", "prompt"),
 }
 ALIASES = {**{name: name for name in HUB}, "mt-bench": "mtbench", "mt_bench": "mtbench"}
-Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ class Line(BaseModel):
 
     prompt: str | None = None
     turns: tuple[str, ...] = ()
-    id: Name | None = None
-    domain: Name | None = None
+    id: str | None = None
+    domain: str | None = None
 
 
 def read_prompts(name: str, limit: int | None = None) -> list[Conversation]:
@@ -63,19 +63,41 @@ def read_prompts(name: str, limit: int | None = None) -> list[Conversation]:
     found: list[Conversation] = []
     taken: set[str] = set()
     number = 0
-    for count, (place, line) in enumerate(lines):
-        if limit is not None and count >= limit:
-            break
-        label = line.id or f"{_domain(name)}/{count}"
-        if label in taken:
-            raise PromptError(place, f"has the id {label} of an earlier prompt", "give each prompt its own id")
-        taken.add(label)
-        turns = line.turns or (line.prompt or "",)
-        found.append(Conversation(number, label, line.domain or _domain(name), turns, place))
-        number += len(turns)
+    for count, (place, line) in enumerate(lines[:limit]):
+        talk = Conversation(
+            number,
+            line.id or f"{_domain(name)}/{count}",
+            line.domain or _domain(name),
+            line.turns or (line.prompt or "",),
+            place,
+        )
+        _check_names(talk, taken)
+        found.append(talk)
+        number += len(talk.turns)
     if not found:
         raise PromptError(name, "holds no prompt", 'give one JSON object a line, {"prompt": "..."}')
     return found
+
+
+def turn_id(prompt_id: str, turn: int) -> str:
+    """What a turn, from 0, is called in a run: as its conversation, and from the second one on with its number."""
+    return prompt_id + (f"#{turn + 1}" if turn else "")
+
+
+def _check_names(talk: Conversation, taken: set[str]) -> None:
+    """Names that a run can hold, each once; adds the turns' to `taken`."""
+    ids = {turn_id(talk.prompt_id, turn) for turn in range(len(talk.turns))}
+    remedy = "give id and domain of letters, digits and _.:+/#-, at most 200"
+    for name in (*sorted(ids), talk.domain):
+        if not PLAIN.fullmatch(name) or name == "all":
+            raise PromptError(talk.place, f"has the name {name[:60]!a}, which a run cannot hold", remedy)
+    if ids & taken:
+        raise PromptError(talk.place, f"has the id {min(ids & taken)} of an earlier prompt", "give each its own id")
+    taken |= ids
+    try:
+        "".join(talk.turns).encode()
+    except UnicodeEncodeError as error:
+        raise PromptError(talk.place, f"is no Unicode text ({error.reason})", "repair or remove the line") from error
 
 
 def _domain(name: str) -> str:
@@ -99,7 +121,7 @@ def _file_lines(file: Path) -> list[tuple[str, Line]]:
             try:
                 text = raw.decode("utf-8")
                 found.append((place, _line(place, json.loads(text))))
-            except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+            except (ValueError, RecursionError) as error:
                 raise PromptError(place, f"is not JSON ({first_line(error)})", "repair or remove the line") from error
     return found
 

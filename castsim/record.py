@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 import torch
+from pydantic import ValidationError
 
 from castsim.errors import OptionError, PromptError
 from castsim.foreign import sequences_frame
@@ -20,10 +23,10 @@ from castsim.models.chat import Chat, end_ids
 from castsim.models.drafter import Drafter
 from castsim.models.marginals import DenseRows, dense_rows
 from castsim.models.sampling import Sampling
-from castsim.prompts import Conversation
+from castsim.prompts import Conversation, turn_id
 from castsim.runlog import assembled
 from castsim.runlog import continuations as known_after
-from castsim.runparts import join_parts, part_folder
+from castsim.runparts import is_whole, join_parts, part_folder
 from castsim.runwriter import RunWriter, rounds_frame
 from replay import Marginals, Rounds, accepted, committed
 from replay.policies import Policy, policy_entry_budgets
@@ -74,36 +77,48 @@ class Recorder:
         """Every id that ends an output."""
         return end_ids(self.drafter.target.model, self.chat.tokenizer)
 
-    def facts(self, licence: str | None) -> Facts:
-        """What the manifest says of such a run."""
-        drafter, options, target = self.drafter, self.options, self.drafter.target
-        return Facts(
-            layout="dense" if options.sparse is None else "sparse",
-            depth_max=drafter.depth_max,
-            rank_kept=options.rank_kept,
-            logged_by=None if options.sparse is None else f"{options.sparse.name} at budget {options.sparse.budget}",
-            vocab_size=target.vocab_size,
-            draft_vocab_size=drafter.vocab_size,
-            eos_ids=self.eos_ids,
-            target=target.name,
-            target_revision=target.revision,
-            drafter=drafter.name,
-            drafter_revision=drafter.revision,
-            dtype=str(target.dtype).removeprefix("torch."),
-            device=device_name(target.device),
-            attention="sdpa",
-            versions={name: importlib.metadata.version(name) for name in ("torch", "transformers")},
-            temperature=options.sampling.temperature,
-            top_k=options.sampling.top_k,
-            top_p=options.sampling.top_p,
-            new_tokens=options.new_tokens,
-            template="raw" if self.chat.raw else "chat",
-            thinking=self.chat.thinking,
-            seed=options.seed,
-            licence=licence,
-        )
+    def facts(self, conversations: Sequence[Conversation], licence: str | None) -> Facts:
+        """What the manifest says of such a run.
 
-    def sequences_max(self) -> int:
+        Raises:
+            OptionError: a name or the licence holds control codes.
+        """
+        drafter, options, target = self.drafter, self.options, self.drafter.target
+        told = {
+            "layout": "dense" if options.sparse is None else "sparse",
+            "depth_max": drafter.depth_max,
+            "rank_kept": options.rank_kept,
+            "logged_by": None if options.sparse is None else f"{options.sparse.name} at budget {options.sparse.budget}",
+            "vocab_size": target.vocab_size,
+            "draft_vocab_size": drafter.vocab_size,
+            "eos_ids": self.eos_ids,
+            "target": target.name,
+            "target_revision": target.revision,
+            "drafter": drafter.name,
+            "drafter_revision": drafter.revision,
+            "dtype": str(target.dtype).removeprefix("torch."),
+            "device": device_name(target.device),
+            "attention": "sdpa",
+            "versions": {name: importlib.metadata.version(name) for name in ("torch", "transformers")},
+            "temperature": options.sampling.temperature,
+            "top_k": options.sampling.top_k,
+            "top_p": options.sampling.top_p,
+            "new_tokens": options.new_tokens,
+            "template": "raw" if self.chat.raw else "chat",
+            "thinking": self.chat.thinking,
+            "seed": options.seed,
+            "target_logp": options.with_target,
+            "source": f"{len(conversations)} conversations (SHA-256 {digest_of(conversations)})",
+            "licence": licence,
+        }
+        try:
+            return Facts(**told)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise OptionError(f"{first['loc'][0]}: {first['msg'].lower()}; give plain text") from error
+
+    @property
+    def sequence_max(self) -> int:
         """Longest sequence that both models take."""
         return min(self.drafter.target.positions_max, self.drafter.positions_max)
 
@@ -124,37 +139,42 @@ class Recorder:
         return sequences, pl.concat(self._rounds(a, sequences.filter(pl.col("prompt") == a.number)) for a in answers)
 
     def _fitting(self, conversation: Conversation, messages: list[dict[str, str]]) -> list[int]:
-        ids = self.chat.ids(messages, conversation.place)
-        if len(ids) >= self.sequences_max():
+        ids, place = self.chat.ids(messages, conversation.place), conversation.place
+        if len(ids) >= self.sequence_max:
+            long = f"is {len(ids)} tokens long, the models take {self.sequence_max} with the answer"
+            raise PromptError(place, long, "shorten it or leave it out")
+        if max(ids) >= (rows := self.drafter.target.embedding_rows):
             raise PromptError(
-                conversation.place,
-                f"is {len(ids)} tokens long, the models take {self.sequences_max()} with the answer",
-                "shorten it or leave it out",
+                place, f"has token {max(ids)}, the target embeds {rows}", "use the target's own tokenizer"
             )
         return ids
 
     def _turns(self, conversations: Sequence[Conversation]) -> Iterator[list[Answer]]:
-        """The answers to the first turns, then to the second ones, and so on."""
+        """The answers to the first turns, then to the second ones, and so on; a turn that does not fit ends its own."""
         said: dict[int, list[dict[str, str]]] = {c.number: [] for c in conversations}
+        going = list(conversations)
         for turn in range(max(len(c.turns) for c in conversations)):
-            asked = [c for c in conversations if turn < len(c.turns)]
-            for c in asked:
+            asked = []
+            for c in (c for c in going if turn < len(c.turns)):
                 said[c.number].append({"role": "user", "content": c.turns[turn]})
-            found = self._answers(asked, turn, [self._fitting(c, said[c.number]) for c in asked])
-            for c, answer in zip(asked, found, strict=True):
-                said[c.number].append({"role": "assistant", "content": self.chat.said(answer.output)})
+                try:
+                    asked.append((c, self._fitting(c, said[c.number])))
+                except PromptError:
+                    if turn == 0:
+                        raise
+            found = self._answers(turn, asked) if asked else []
+            for answer in found:
+                words = {"role": "assistant", "content": self.chat.said(answer.output)}
+                said[answer.conversation.number].append(words)
+            going = [c for c, _ in asked]
             yield found
 
-    def _answers(self, asked: list[Conversation], turn: int, prompts: list[list[int]]) -> list[Answer]:
-        options = self.options
-        seeds = [(options.seed, c.number + turn) for c in asked]
-        target = self.drafter.target
-        found = continuations(target, prompts, options.new_tokens, self.eos_ids, options.sampling, seeds)
-        room = [self.sequences_max() - len(prompt) for prompt in prompts]
-        return [
-            Answer(c, turn, prompt, output[:most])
-            for c, prompt, output, most in zip(asked, prompts, found, room, strict=True)
-        ]
+    def _answers(self, turn: int, asked: list[tuple[Conversation, list[int]]]) -> list[Answer]:
+        options, prompts = self.options, [prompt for _, prompt in asked]
+        seeds = [(options.seed, c.number + turn) for c, _ in asked]
+        limits = [min(options.new_tokens, self.sequence_max - len(prompt)) for prompt in prompts]
+        found = continuations(self.drafter.target, prompts, limits, self.eos_ids, options.sampling, seeds)
+        return [Answer(c, turn, prompt, output) for (c, prompt), output in zip(asked, found, strict=True)]
 
     def _row(self, answer: Answer) -> dict[str, Any]:
         ended = answer.output[-1] in self.eos_ids
@@ -173,7 +193,8 @@ class Recorder:
         position = np.arange(len(answer.output) - 1)
         prompt = np.full(len(position), answer.number)
         found = known_after(sequences, prompt, position, self.drafter.depth_max)
-        rounds = assembled(self.facts(None), Marginals(rows.token, rows.logq), found, prompt, position)
+        vocab_size = self.drafter.target.vocab_size
+        rounds = assembled(vocab_size, Marginals(rows.token, rows.logq), found, prompt, position)
         frame = rounds_frame(rounds, sequences).with_columns(**_extra(rows, options.sampling.temperature == 0))
         return frame if options.sparse is None else frame.filter(_played(options.sparse, rounds))
 
@@ -195,7 +216,14 @@ class Answer:
     @property
     def prompt_id(self) -> str:
         """The conversation's, and from the second turn on its turn."""
-        return self.conversation.prompt_id + (f"#{self.turn + 1}" if self.turn else "")
+        return turn_id(self.conversation.prompt_id, self.turn)
+
+
+class Recorded(NamedTuple):
+    """What one call did: whether the run is whole now, and how many rounds it wrote itself."""
+
+    whole: bool
+    rounds: int
 
 
 def record(
@@ -205,26 +233,43 @@ def record(
     shard: tuple[int, int] = (1, 1),
     licence: str | None = None,
     done: Callable[[float], None] = lambda _: None,
-) -> bool:
-    """Record this shard's conversations, number `shard[0]` of `shard[1]`; returns whether the run is whole now.
+) -> Recorded:
+    """Record this shard's conversations, number `shard[0]` of `shard[1]`, in a part beside `out`.
 
     What an earlier, broken recording of the same shard completed is kept. The last shard to end joins all.
 
     Raises:
         PromptError: a prompt is empty or too long; nothing is run then.
-        RunLogError: see `RunWriter`.
+        RunLogError: see `RunWriter` and `join_parts`.
     """
     own = conversations[shard[0] - 1 :: shard[1]]
     for conversation in own:
         recorder.first_prompt(conversation)
-    facts = recorder.facts(licence)
-    with RunWriter(part_folder(out, shard), facts) as writer:
+    facts, part = recorder.facts(conversations, licence), part_folder(out, shard)
+    written = 0 if is_whole(part) else _record_part(recorder, own, part, facts, done)
+    turns = sum(len(c.turns) for c in conversations)
+    return Recorded(join_parts(out, shard[1], facts, turns), written)
+
+
+def _record_part(
+    recorder: Recorder, own: Sequence[Conversation], part: Path, facts: Facts, done: Callable[[float], None]
+) -> int:
+    """Record what is left of a part; returns the rounds written."""
+    written, size = 0, recorder.options.batch
+    with RunWriter(part, facts) as writer:
         left = [c for c in own if c.prompt_id not in writer.prompts_done]
-        size = recorder.options.batch
         for i in range(0, len(left), size):
             done((len(own) - len(left) + i) / len(own))
-            writer.add(*recorder.batch(left[i : i + size]))
-    return join_parts(out, shard[1], facts)
+            sequences, rounds = recorder.batch(left[i : i + size])
+            writer.add(sequences, rounds)
+            written += len(rounds)
+    return written
+
+
+def digest_of(conversations: Sequence[Conversation]) -> str:
+    """SHA-256 of what is asked, so that a recording goes on with the same questions only."""
+    asked = [(c.number, c.prompt_id, c.domain, c.turns) for c in conversations]
+    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
 
 
 def _extra(rows: DenseRows, greedy: bool) -> dict[str, pl.Series]:

@@ -208,7 +208,9 @@ def _rounds(facts: Facts, frame: pl.DataFrame, sequences: pl.DataFrame) -> Round
     root = frame["root"].cast(pl.Int64).fill_null(-1).to_numpy()
     refuse((root >= 0) & (found.root >= 0) & (root != found.root), "root is not the output's token there")
     refuse(frame["context"].to_numpy() != found.context, "context is not the prompt's length plus the position")
-    rounds = assembled(facts, Marginals(frame["token"].to_numpy(), frame["logq"].to_numpy()), found, prompt, position)
+    rounds = assembled(
+        facts.vocab_size, Marginals(frame["token"].to_numpy(), frame["logq"].to_numpy()), found, prompt, position
+    )
     if facts.layout == "dense":
         dense_spans(rounds)
     return rounds
@@ -225,14 +227,14 @@ class Continuations(NamedTuple):
 
 
 def assembled(
-    facts: Facts,
+    vocab_size: int | None,
     marginals: Marginals,
     found: Continuations,
     prompt: NDArray[np.int64],
     position: NDArray[np.int64],
 ) -> Rounds:
     """Rounds from their parts; the candidates must be in the run's vocabulary. Raises `RowError`."""
-    refuse(marginals.token >= (facts.vocab_size or ID_LIMIT), "a token id is outside the vocabulary")
+    refuse(marginals.token >= (vocab_size or ID_LIMIT), "a token id is outside the vocabulary")
     return Rounds(marginals, found.continuation, found.known, prompt, position, found.remaining)
 
 

@@ -1,4 +1,4 @@
-"""A run that several processes record: each writes a part of its own, the last to end joins them."""
+"""A run that several processes record: each writes a part of its own beside the run, the last to end joins them."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import filelock
+import numpy as np
 import polars as pl
 
 from castsim.errors import OptionError, RunLogError
 from castsim.manifest import NAME, Facts
 from castsim.runlog import open_run
-from castsim.runwriter import ROWS_IN_SHARD, RunWriter
+from castsim.runwriter import prompt_shards, whole_run
 
-Frames = tuple[pl.DataFrame, pl.DataFrame]  # sequences, rounds
+COUNTED = {
+    "damaged": "positions are damaged: the drafter returned NaN there, so their candidates have no mass and no order.",
+    "disagreed": "tokens are not the target's first choice when the whole text is read at once.",
+}
 
 
 def shard_of(text: str) -> tuple[int, int]:
@@ -29,80 +33,83 @@ def shard_of(text: str) -> tuple[int, int]:
     raise OptionError(f"--shard {text}: give i/n, the number of this process and how many there are, as in 1/4")
 
 
+def parts_folder(out: Path) -> Path:
+    """Where the parts of an unfinished run are: beside it, so that the run appears when it is whole."""
+    return out.with_name(f"{out.name}.parts")
+
+
 def part_folder(out: Path, shard: tuple[int, int]) -> Path:
-    """Where shard i of n is written until all are whole.
+    """The part of shard i of n.
 
     Raises:
-        RunLogError: the run is finished, or its parts were begun with another n.
+        RunLogError: the run is there already, or its parts were begun with another n.
     """
-    if (out / NAME).exists():
-        raise RunLogError(out, "holds a finished run", "name another folder, or delete this one")
-    own = out / f".part-{shard[0]:03d}-of-{shard[1]:03d}"
-    others = [f.name for f in out.glob(".part-*-of-*") if not f.name.endswith(own.name[-7:])]
-    if others:
-        raise RunLogError(out, f"was begun with {others[0]}, not with {shard[1]} shards", "repeat --shard as it was")
+    if out.exists():
+        raise RunLogError(out, "exists already", "name a new folder, or delete this one")
+    own = parts_folder(out) / f"{shard[0]:03d}-of-{shard[1]:03d}"
+    begun = [f.name for f in parts_folder(out).glob("*-of-*") if not f.name.endswith(own.name[3:])]
+    if begun:
+        raise RunLogError(out, f"was begun with shard {begun[0]}", "repeat --shard as it was, or name a new folder")
     return own
 
 
-def join_parts(out: Path, count: int, facts: Facts) -> bool:
+def is_whole(part: Path) -> bool:
+    """Whether a part was finished."""
+    return (part / NAME).exists()
+
+
+def join_parts(out: Path, count: int, facts: Facts, sequences: int) -> bool:
     """Make one run of all parts if all are whole; whoever comes second finds it made. True if the run is whole.
 
-    A join that was killed is taken up again: shards that were written stay.
+    The run is read back before it appears and before the parts go; a join that was killed is done again.
+
+    Args:
+        sequences: how many there should be; fewer are noted.
+
+    Raises:
+        RunLogError: the parts were recorded with different settings, or make no sound run.
     """
-    parts = [out / f".part-{i:03d}-of-{count:03d}" for i in range(1, count + 1)]
-    with filelock.FileLock(out / ".join.lock"):
-        if (out / NAME).exists():
+    parts = [parts_folder(out) / f"{i:03d}-of-{count:03d}" for i in range(1, count + 1)]
+    with filelock.FileLock(parts_folder(out) / ".lock"):
+        if out.exists():
             return True
-        if not all((part / NAME).exists() for part in parts):
+        if not all(map(is_whole, parts)):
             return False
-        with RunWriter(out, facts) as writer:
-            for sequences, rounds in _compacted(parts, writer.prompts_done):
-                writer.add(sequences, rounds)
-            writer.notes += _notes(parts)
-    for part in parts:
-        shutil.rmtree(part)
-    (out / ".join.lock").unlink(missing_ok=True)
+        for part in parts:
+            if open_run(part).facts != facts:
+                raise RunLogError(part, "was recorded with other settings", "delete it and record this shard again")
+        with whole_run(out, facts, scratch=parts_folder(out)) as writer:
+            for frames in _in_order(parts):
+                writer.add(*frames)
+            writer.notes += _notes(parts, sequences)
+        shutil.rmtree(parts_folder(out))
     return True
 
 
-def _compacted(parts: list[Path], written: set[str]) -> Iterator[Frames]:
-    """Shards of about `ROWS_IN_SHARD` rows, of all prompts that are not written yet."""
-    waiting: list[Frames] = []
-    for sequences, rounds in (frames for part in parts for frames in _frames(part)):
-        left = sequences.filter(~pl.col("prompt_id").is_in(list(written)))
-        if len(left) == 0:
-            continue
-        waiting.append((left, rounds.filter(pl.col("prompt").is_in(left["prompt"].to_list()))))
-        if sum(len(r) for _, r in waiting) >= ROWS_IN_SHARD:
-            yield _joined(waiting)
-            waiting = []
-    if waiting:
-        yield _joined(waiting)
+def _files(parts: list[Path], kind: str) -> list[Path]:
+    return sorted(file for part in parts for file in part.glob(f"{kind}-*.parquet"))
 
 
-def _joined(frames: list[Frames]) -> Frames:
-    sequences, rounds = zip(*frames, strict=True)
-    return pl.concat(sequences), pl.concat(rounds)
+def _in_order(parts: list[Path]) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
+    """All prompts by number, in shards of about the usual size."""
+    sequences = pl.concat(pl.read_parquet(file, glob=False) for file in _files(parts, "sequences")).sort("prompt")
+    rows = sequences["output_tokens"].list.len().to_numpy().astype(np.int64) - 1  # of a sparse log, at most
+    for shard in prompt_shards(rows):
+        chosen = sequences[shard]
+        rounds = [
+            pl.scan_parquet(file, glob=False).filter(pl.col("prompt").is_in(chosen["prompt"].to_list()))
+            for file in _files(parts, "rounds")
+        ]
+        yield chosen, pl.concat(rounds).collect().sort("prompt", "position")
 
 
-def _frames(part: Path) -> Iterator[Frames]:
-    for shard in open_run(part).shards:
-        shard.read_rounds()  # checked before it is joined
-        yield tuple(pl.read_parquet(shard.folder / e.name, glob=False) for e in (shard.sequences, shard.rounds))
-
-
-def _notes(parts: list[Path]) -> list[str]:
-    """What a reader of the numbers must know of damaged rows and of near-ties."""
-    counts = dict.fromkeys(("damaged", "disagreed"), 0)
-    for _, rounds in (frames for part in parts for frames in _frames(part)):
-        for name in counts.keys() & set(rounds.columns):
-            counts[name] += int(rounds[name].sum())
-    notes = []
-    if counts["damaged"]:
-        notes.append(f"{counts['damaged']} positions are damaged (NaN from the drafter): their rounds accept nothing.")
-    if counts["disagreed"]:
-        notes.append(
-            f"{counts['disagreed']} tokens are not the target's first choice when the whole text is read at once: "
-            "near-ties that rounding decides."
-        )
+def _notes(parts: list[Path], sequences: int) -> list[str]:
+    """What a reader of the numbers must know of damaged rows, of disagreement, and of turns that did not fit."""
+    rounds = pl.concat(pl.scan_parquet(file, glob=False) for file in _files(parts, "rounds"))
+    known = [name for name in COUNTED if name in rounds.collect_schema()]
+    counts = rounds.select(pl.col(known).sum()).collect().row(0, named=True) if known else {}
+    notes = [f"{count} {COUNTED[name]}" for name, count in counts.items() if count]
+    lost = sequences - sum(open_run(part).manifest.prompts for part in parts)
+    if lost:
+        notes.append(f"{lost} later turns of conversations did not fit into the context and were left out.")
     return notes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ from replay import Marginals, Rounds, accepted, entry_budgets
 ROWS_IN_SHARD = 8192  # a shard is what a reader holds in memory: about 16 MB at L = 15, K = 16
 ROWS_IN_GROUP = 1024
 ZSTD_LEVEL = 9  # a twentieth smaller than the default, and reading is no slower
+OWN_FILE = re.compile(r"(sequences|rounds)-\d{5}\.(parquet|part)|(manifest|unfinished)\.json\.part")
 UNFINISHED = "unfinished.json"  # the facts of a run that has no manifest yet
 
 
@@ -48,8 +50,7 @@ class RunWriter:
         self.notes: list[str] = []  # what only the end of a recording can tell
 
     def __enter__(self) -> RunWriter:
-        if (self.folder / NAME).exists():
-            raise RunLogError(self.folder, "holds a finished run", "name another folder, or delete this one")
+        self._not_finished()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._lock.acquire()
@@ -57,14 +58,28 @@ class RunWriter:
             raise RunLogError(self.folder, "is being written by another process", "wait for it to end") from error
         except OSError as error:
             raise RunLogError(self.folder, f"cannot be written ({error.strerror})", "name another folder") from error
-        self._take_up()
+        try:
+            self._not_finished()  # another writer may have ended while this one waited
+            self._take_up()
+        except BaseException:
+            self._unlock()
+            raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
-        if kind is None:
-            self._finish()
+        try:
+            if kind is None:
+                self._finish()
+        finally:
+            self._unlock()
+
+    def _unlock(self) -> None:
         self._lock.release()
         (self.folder / ".lock").unlink(missing_ok=True)
+
+    def _not_finished(self) -> None:
+        if (self.folder / NAME).exists():
+            raise RunLogError(self.folder, "holds a finished run", "name another folder, or delete this one")
 
     def add(self, sequences: pl.DataFrame, rounds: pl.DataFrame) -> None:
         """Write one shard: prompts (columns `SEQUENCES`) and all their rounds (columns `rounds_schema`, and of
@@ -77,8 +92,8 @@ class RunWriter:
         ):
             file = self.folder / f"{half}-{number:05d}.parquet"
             part = file.with_suffix(".part")
-            whole = frame.select(pl.col(name).cast(kind) for name, kind in schema.items())
             try:
+                whole = frame.select(pl.col(name).cast(kind) for name, kind in schema.items())
                 whole.write_parquet(part, compression_level=ZSTD_LEVEL, row_group_size=ROWS_IN_GROUP)
             except (OSError, pl.exceptions.PolarsError) as error:
                 raise self._not_written(error) from error
@@ -100,13 +115,26 @@ class RunWriter:
         begun = self.folder / UNFINISHED
         if begun.exists():
             self._same_facts(begun)
-        begun.write_text(self.facts.model_dump_json(indent=1))
+        else:
+            self._put(begun, self.facts.model_dump_json(indent=1))
         while (file := self.folder / f"sequences-{len(self._files) // 2:05d}.parquet").exists():
-            self._count(len(self._files) // 2, pl.read_parquet(file, glob=False))
+            try:
+                self._count(len(self._files) // 2, pl.read_parquet(file, glob=False))
+            except (pl.exceptions.PolarsError, OSError):
+                break  # damaged, as a power cut leaves it: recorded again with all behind it
         kept = {entry.name for entry in self._files}
-        for file in [*self.folder.glob("*.part"), *self.folder.glob("*.parquet")]:
-            if file.name not in kept:
+        for file in self.folder.iterdir():
+            if OWN_FILE.fullmatch(file.name) and file.name not in kept:
                 file.unlink()
+
+    def _put(self, file: Path, text: str) -> None:
+        """Write a small file whole or not at all."""
+        part = file.with_name(f"{file.name}.part")
+        try:
+            part.write_text(text)
+            os.replace(part, file)
+        except OSError as error:
+            raise self._not_written(error) from error
 
     def _same_facts(self, begun: Path) -> None:
         try:
@@ -126,7 +154,10 @@ class RunWriter:
             domains=tuple(sorted(self._domains)),
             files=tuple(self._files),
         )
-        write_manifest(self.folder, manifest)
+        try:
+            write_manifest(self.folder, manifest)
+        except OSError as error:
+            raise self._not_written(error) from error
         (self.folder / UNFINISHED).unlink()
 
 
@@ -139,8 +170,10 @@ def _entry(file: Path) -> FileEntry:
 
 
 @contextmanager
-def whole_run(folder: Path, facts: Facts) -> Iterator[RunWriter]:
+def whole_run(folder: Path, facts: Facts, scratch: Path | None = None) -> Iterator[RunWriter]:
     """A writer whose run appears under `folder` once it is finished and has been read back; an error leaves nothing.
+
+    It is made in `scratch`, a folder on the same disk, by default the one that `folder` will be in.
 
     Raises:
         RunLogError: `folder` exists already or cannot be made, or the run cannot be read.
@@ -149,7 +182,7 @@ def whole_run(folder: Path, facts: Facts) -> Iterator[RunWriter]:
     if folder.exists():
         raise taken
     try:
-        part = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        part = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=scratch or folder.parent))
     except OSError as error:
         raise RunLogError(folder, f"cannot be made ({error.strerror})", "name another folder") from error
     try:

@@ -197,7 +197,7 @@ def _checked(file: Path, found: Foreign, sequences: pl.DataFrame) -> Rounds:
     try:
         rest = continuations(sequences, found.prompt, found.position, found.facts.depth_max)
         marginals = Marginals.ranked(found.token, found.logq)
-        return assembled(found.facts, marginals, rest, found.prompt, found.position)
+        return assembled(found.facts.vocab_size, marginals, rest, found.prompt, found.position)
     except RowError as error:
         prompt, position = found.prompt[error.row], found.position[error.row]
         raise ForeignError(

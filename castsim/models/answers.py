@@ -19,17 +19,18 @@ from castsim.models.target import Target
 def continuations(
     target: Target,
     prompts: Sequence[Sequence[int]],
-    limit: int,
+    limits: Sequence[int],
     eos_ids: Sequence[int],
     sampling: Sampling,
     seeds: Sequence[Sequence[int]],
 ) -> list[list[int]]:
-    """Up to `limit` tokens behind each prompt, the end of sequence included where one came.
+    """Up to so many tokens behind each prompt, the end of sequence included where one came.
 
     Prompts are padded on the left; rows that have ended leave the batch by halves.
 
     Args:
         prompts: target ids, none empty.
+        limits: most tokens of each output, at least 1.
         eos_ids: any of them ends an output.
         seeds: what each prompt's random stream is made from; not used when greedy.
 
@@ -37,29 +38,31 @@ def continuations(
         One list of ids a prompt, each with at least one token.
     """
     ids, mask = _left_padded(prompts, target.device)
-    streams = [_uniforms(seed, limit) for seed in seeds]
+    streams = [_uniforms(seed, limit, sampling) for seed, limit in zip(seeds, limits, strict=True)]
     ends = torch.tensor(list(eos_ids), dtype=torch.long, device=target.device)
     cache = DynamicCache(config=target.model.config)
     known_as = {cache_argument(target.model): cache}
     outputs: list[list[int]] = [[] for _ in prompts]
     rows = list(range(len(prompts)))  # whose output each row of the batch is
     ended = torch.zeros(len(rows), dtype=torch.bool, device=target.device)
-    for step in range(limit):
+    last = torch.tensor(limits, device=target.device) - 1
+    for step in range(max(limits)):
         place = (mask.cumsum(dim=1) - 1).clamp(min=0)[:, -ids.shape[1] :]
         found = target.model(ids, attention_mask=mask, position_ids=place, use_cache=True, logits_to_keep=1, **known_as)
-        uniform = torch.tensor([streams[row][step] for row in rows], device=target.device)
+        uniform = torch.tensor([streams[row][step : step + 1] or [0.0] for row in rows], device=target.device)[:, 0]
         token = _next(found.logits[:, -1], sampling, uniform)
         for row, value in zip(rows, token.tolist(), strict=True):
             outputs[row].append(value)
-        ended |= torch.isin(token, ends)
+        ended |= torch.isin(token, ends) | (last <= step)
         going = (~ended).nonzero()[:, 0]
         if len(going) == 0:
             break
         if 2 * len(going) <= len(rows):  # the copy pays when half of the rows are done
             cache.batch_select_indices(going)
-            token, mask, ended, rows = token[going], mask[going], ended[going], [rows[i] for i in going.tolist()]
+            token, mask, ended, last = token[going], mask[going], ended[going], last[going]
+            rows = [rows[i] for i in going.tolist()]
         ids, mask = token[:, None], torch.cat([mask, mask.new_ones(len(rows), 1)], dim=1)
-    return [_ended(output, set(eos_ids)) for output in outputs]
+    return [_ended(output[:limit], set(eos_ids)) for output, limit in zip(outputs, limits, strict=True)]
 
 
 def cache_argument(model: Any) -> str:
@@ -71,7 +74,9 @@ def _next(logits: Tensor, sampling: Sampling, uniform: Tensor) -> Tensor:
     return logits.argmax(dim=-1) if sampling.temperature == 0 else draw(law(logits, sampling), uniform)
 
 
-def _uniforms(seed: Sequence[int], count: int) -> list[float]:
+def _uniforms(seed: Sequence[int], count: int, sampling: Sampling) -> list[float]:
+    if sampling.temperature == 0:
+        return []
     return np.random.default_rng(list(seed)).random(count).tolist()
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from castsim.errors import ModelError, PromptError
+from castsim.errors import ModelError, PromptError, in_one_line
 from castsim.models.files import unknown
 
 
@@ -42,16 +42,14 @@ class Chat:
         return self.tokenizer.encode("\n".join(m["content"] for m in messages))
 
     def _templated(self, messages: Sequence[dict[str, str]], place: str) -> list[int]:
-        from jinja2 import TemplateError
-
         if not any(m["content"] for m in messages):
             raise PromptError(place, "is an empty prompt", "give it text, or use --raw to send the bare beginning")
         try:
             text = self.tokenizer.apply_chat_template(
                 list(messages), tokenize=False, add_generation_prompt=True, enable_thinking=self.thinking
             )
-        except TemplateError as error:
-            raise PromptError(place, f"is refused by the chat template ({error})", "use --raw") from error
+        except Exception as error:  # a template is a program of its author's
+            raise PromptError(place, f"is refused by the chat template ({in_one_line(error)})", "use --raw") from error
         return self.tokenizer.encode(text, add_special_tokens=False)
 
     def said(self, output: Sequence[int]) -> str:
@@ -71,8 +69,10 @@ def load_chat(name: str, raw: bool, thinking: bool) -> Chat:
     source = {"gguf_file": path.name} if path.suffix == ".gguf" else {}
     try:
         tokenizer = AutoTokenizer.from_pretrained(path.parent if source else name, trust_remote_code=False, **source)
-    except (OSError, ValueError, ImportError, KeyError) as error:
+    except Exception as error:  # transformers and tokenizers each have their own for a bad file
         raise unknown(name, error) from error
+    if len(tokenizer) < 2:  # what transformers makes of a folder without tokenizer files
+        raise ModelError(name, "has no tokenizer files", "name a folder with a whole model")
     if not raw and not tokenizer.chat_template:
         raise ModelError(name, "has no chat template", "use --raw, as for a base model")
     return Chat(tokenizer, raw, thinking)

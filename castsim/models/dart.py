@@ -1,8 +1,8 @@
 """The DART head: one causal layer over the prefix and a row of learned mask slots.
 
 Layout and arithmetic of `fvliang/qwen8b-dart` as the public inference code runs it (fvliang/DART, Apache-2.0): the
-final norm is applied twice, rotary angles have base 10,000, row t joins the embedding of token t + 1 with the features
-of token t, and `d2t` is an offset (token = draft id + d2t[draft id]).
+final norm is applied twice, row t joins the embedding of token t + 1 with the features of token t, and `d2t` is an
+offset (token = draft id + d2t[draft id]).
 """
 
 from __future__ import annotations
@@ -13,15 +13,13 @@ from torch import Tensor, nn
 from castsim.models.blocks import KeysValues, Mlp, block_attention, rotated
 from castsim.models.config import DartConfig
 
-ROPE_BASE = 10_000.0
-
 
 class Attention(nn.Module):
     """Projections from joined embedding and feature (2 * hidden) to heads."""
 
     def __init__(self, config: DartConfig) -> None:
         super().__init__()
-        self.width, double = config.head_dim, 2 * config.hidden_size
+        self.width, self.base, double = config.head_dim, config.rope_theta, 2 * config.hidden_size
         self.q_proj = nn.Linear(double, config.heads * self.width, bias=False)
         self.k_proj = nn.Linear(double, config.kv_heads * self.width, bias=False)
         self.v_proj = nn.Linear(double, config.kv_heads * self.width, bias=False)
@@ -29,7 +27,7 @@ class Attention(nn.Module):
 
     def turn(self, place: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
         """Cosines and sines (..., D) of positions (...)."""
-        rate = ROPE_BASE ** (-torch.arange(0, self.width, 2, device=like.device, dtype=torch.float32) / self.width)
+        rate = self.base ** (-torch.arange(0, self.width, 2, device=like.device, dtype=torch.float32) / self.width)
         angle = (place[..., None].float() * rate).repeat(*[1] * place.ndim, 2)
         return angle.cos().to(like.dtype), angle.sin().to(like.dtype)
 
@@ -77,6 +75,10 @@ class Dart(nn.Module):
         """
         layer, residual = self.midlayer, self.fc(features)
         return torch.cat([layer.input_layernorm(embeds), layer.hidden_norm(residual)], dim=-1), residual
+
+    def placed(self, device: torch.device, dtype: torch.dtype) -> Dart:
+        """On a device and in a type; rotary angles are computed in float32."""
+        return self.to(device, dtype)
 
     def context(self, joined: Tensor, begin: int = 0) -> KeysValues:
         """Keys and values of prefix rows (B, P, 2 * hidden) at positions from `begin`."""

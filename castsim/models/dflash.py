@@ -74,6 +74,12 @@ class DFlash(nn.Module):
         self.norm = nn.RMSNorm(arch.hidden_size, eps=arch.rms_norm_eps)
         self.rotary_emb = Qwen3RotaryEmbedding(arch)
 
+    def placed(self, device: torch.device, dtype: torch.dtype) -> DFlash:
+        """On a device and in a type; the rotary frequencies stay float32, as transformers builds them."""
+        self.to(device, dtype)
+        self.rotary_emb = Qwen3RotaryEmbedding(self.config.arch).to(device)
+        return self
+
     def context(self, features: Tensor, begin: int = 0) -> list[KeysValues]:
         """Keys and values, a pair a layer, of target features (B, P, layers * hidden) at positions from `begin`."""
         x = self.hidden_norm(self.fc(features))

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from castsim.errors import ModelError
+from castsim.errors import ModelError, in_one_line
 from castsim.models.blocks import KeysValues
-from castsim.models.config import dart_config, dflash_config, is_dart
+from castsim.models.config import COPY, dart_config, dflash_config, is_dart
 from castsim.models.dart import Dart
 from castsim.models.dflash import DFlash
 from castsim.models.files import model_folder, read_config, read_weights, revision
@@ -112,7 +113,8 @@ class DartDrafter:
     def layer_ids(self) -> tuple[int, ...]:
         """Target layers that it reads: the inputs of layers 2, half and third from last, unless told otherwise."""
         layers = self.target.layers
-        return self.head.config.aux_layer_ids or (1, layers // 2 - 1, layers - 4)
+        told = self.head.config.aux_layer_ids
+        return (1, layers // 2 - 1, layers - 4) if told is None else told
 
     @property
     def depth_max(self) -> int:
@@ -168,21 +170,21 @@ def _bind_dflash(file: Path, found: dict[str, Any], target: Target) -> DFlashDra
     config = dflash_config(file, found)
     target.check_layers(file, "dflash_config.target_layer_ids", config.target_layer_ids)
     _same(file, "hidden_size", config.arch.hidden_size, target.hidden_size)
+    _same(file, "vocab_size", config.arch.vocab_size, target.vocab_size)
+    _same(file, "num_target_layers", found.get("num_target_layers", target.layers), target.layers)
     rows = target.embedding_rows
     if config.mask_token_id >= rows:
-        raise ModelError(
-            file,
-            f"mask_token_id {config.mask_token_id} is not among the target's {rows} embeddings",
-            "pair other models",
-        )
-    return DFlashDrafter(_filled(file, DFlash(config), target), target, "")
+        problem = f"mask_token_id {config.mask_token_id} is not among the target's {rows} embeddings"
+        raise ModelError(file, problem, "pair other models")
+    return DFlashDrafter(_filled(file, lambda: DFlash(config), target), target, "")
 
 
 def _bind_dart(file: Path, found: dict[str, Any], target: Target) -> DartDrafter:
     config = dart_config(file, found)
     _same(file, "target_hidden_size", config.target_hidden, target.hidden_size)
     _same(file, "hidden_size", config.hidden_size, target.hidden_size)  # the embedding is the target's
-    drafter = DartDrafter(_filled(file, Dart(config), target), target, "")
+    _same(file, "vocab_size", config.vocab_size, target.vocab_size)
+    drafter = DartDrafter(_filled(file, lambda: Dart(config), target), target, "")
     target.check_layers(file, "the feature layers", drafter.layer_ids)
     check_table(file, drafter.token_of, target.vocab_size)
     return drafter
@@ -196,23 +198,25 @@ def check_table(file: Path, token_of: Tensor, vocab_size: int) -> None:
         raise ModelError(file.parent, f"d2t leads outside the target's {vocab_size} ids", "pair other models")
 
 
-def _filled(file: Path, head: nn.Module, target: Target) -> Any:
-    weights = read_weights(file.parent)
-    wanted = head.state_dict()
+def _filled(file: Path, made: Callable[[], DFlash | Dart], target: Target) -> Any:
+    """A head with the weights beside its config.json."""
+    remedy = "fetch the weights that belong to config.json"
+    try:
+        head = made()
+    except Exception as error:  # whatever a strange configuration leads to in torch and transformers
+        raise ModelError(file, f"describes no model ({in_one_line(error)})", COPY) from error
+    weights, wanted = read_weights(file.parent), head.state_dict()
     extra = [k for k in weights if k not in wanted and not k.startswith(NOT_OURS) and k != "t2d"]
     missing = [k for k in wanted if k not in weights and not k.startswith("rotary_emb.")]
     for keys, problem in ((missing, "lacks"), (extra, "has the unknown")):
         if keys:
-            raise ModelError(file.parent, f"{problem} tensor {keys[0]}", "fetch the weights that belong to config.json")
+            raise ModelError(file.parent, f"{problem} tensor {keys[0]}", remedy)
     for key in wanted.keys() & weights.keys():
-        if wanted[key].shape != weights[key].shape:
-            raise ModelError(
-                file.parent,
-                f"{key} has shape {tuple(weights[key].shape)}, config.json asks for {tuple(wanted[key].shape)}",
-                "fetch the weights that belong to config.json",
-            )
+        asked, found = tuple(wanted[key].shape), tuple(weights[key].shape)
+        if asked != found:
+            raise ModelError(file.parent, f"{key} has shape {found}, config.json asks for {asked}", remedy)
     head.load_state_dict({k: weights[k] for k in wanted.keys() & weights.keys()}, strict=False)
-    return head.to(target.device, target.dtype).eval()
+    return head.placed(target.device, target.dtype).eval()
 
 
 def _same(file: Path, key: str, drafter: int, target: int) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from castsim.errors import ModelError, first_line
+from castsim.errors import ModelError, first_line, in_one_line
 
 PATTERNS = ["config.json", "*.safetensors", "*.safetensors.index.json"]
 
@@ -38,7 +38,7 @@ def model_folder(name: str) -> Path:
 def unknown(name: str, error: BaseException) -> ModelError:
     """The error of a model that cannot be had, or is there and cannot be loaded."""
     if Path(name).exists():
-        return ModelError(name, f"cannot be loaded ({first_line(error)})", "name a whole model that needs no own code")
+        return ModelError(name, f"cannot be loaded ({in_one_line(error)})", "name a whole model that needs no own code")
     return ModelError(
         name, f"is no folder here and cannot be had from the hub ({first_line(error)})", "check the id or the network"
     )

@@ -51,7 +51,7 @@ def _device(name: str) -> str:
 
 def _dtype(name: str, device: str) -> torch.dtype:
     if name == "auto":
-        name = "float32" if device == "cpu" else "bfloat16"
+        name = "float32" if torch.device(device).type == "cpu" else "bfloat16"
     if name not in TYPES:
         raise OptionError(f"--dtype {name}: there are {', '.join(TYPES)} and auto")
     return TYPES[name]

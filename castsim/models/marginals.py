@@ -26,7 +26,7 @@ class DenseRows:
         true_logq: (P, L) its log-probability; -inf and NaN in those two cases.
         target_logp: (P, L, K) the target's log-probabilities at the candidates behind the true prefix, NaN behind the
             output's end; None if not asked for.
-        damaged: (P,) the drafter returned NaN there: its candidates are then ids 0, 1, ... of no mass at all.
+        damaged: (P,) the drafter returned NaN there: its candidates are then its lowest ids, of no mass at all.
         disagreed: (P,) the token behind the root is not the first choice of the one pass that read the output.
     """
 

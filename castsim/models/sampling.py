@@ -30,10 +30,10 @@ class Sampling:
 
 
 def law(logits: Tensor, sampling: Sampling) -> Tensor:
-    """Probabilities (..., V) float32 of logits (..., V); greedy puts all mass on the first largest."""
-    if sampling.temperature == 0:
-        best = logits.argmax(dim=-1, keepdim=True)
-        return torch.zeros(logits.shape, device=logits.device).scatter(-1, best, 1.0)
+    """Probabilities (..., V) float32 of logits (..., V) at a temperature above 0.
+
+    Tokens that tie with the last of the top-k are kept with it.
+    """
     scores = logits.float() / sampling.temperature
     if 0 < sampling.top_k < scores.shape[-1]:
         least = scores.topk(sampling.top_k, dim=-1).values[..., -1:]

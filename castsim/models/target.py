@@ -13,6 +13,8 @@ from torch import Tensor
 from castsim.errors import ModelError
 from castsim.models.files import revision, unknown
 
+ENDLESS = 2**31 - 1  # positions of a model that names no limit
+
 
 @dataclass(frozen=True)
 class Target:
@@ -60,7 +62,7 @@ class Target:
     @property
     def positions_max(self) -> int:
         """Longest sequence that it takes."""
-        return self.model.config.get_text_config().max_position_embeddings
+        return getattr(self.model.config.get_text_config(), "max_position_embeddings", None) or ENDLESS
 
     @property
     def _embedding(self) -> Tensor:
@@ -102,15 +104,18 @@ def load_target(name: str, dtype: torch.dtype, device: str) -> Target:
     path = Path(name)
     source = {"gguf_file": path.name} if path.suffix == ".gguf" else {"use_safetensors": True}
     try:
-        model = AutoModelForCausalLM.from_pretrained(
+        model, found = AutoModelForCausalLM.from_pretrained(
             path.parent if path.suffix == ".gguf" else name,
             dtype=dtype,
             attn_implementation="sdpa",
             trust_remote_code=False,
+            output_loading_info=True,
             **source,
         )
-    except (OSError, ValueError, ImportError, KeyError) as error:
+    except Exception as error:  # transformers, safetensors and torch each have their own for a bad file
         raise unknown(name, error) from error
+    if found["missing_keys"]:  # transformers would fill them with random numbers
+        raise ModelError(name, f"lacks tensor {min(found['missing_keys'])}", "fetch the model again")
     if model.get_input_embeddings() is None or model.get_output_embeddings() is None:
         raise ModelError(name, "names no embedding or no output head", "use a causal language model")
     return Target(model.eval().to(device), name, _revision(path, model))

@@ -10,14 +10,15 @@ GEMMA = "gemma3-270m"  # Google's Gemma 3 270M base model as a package carries i
 FOLDER = Path(__file__).parent / "weights"
 PROMPTS = Path(__file__).parent / "prompts.jsonl"
 LICENCE = (
-    "Prompts: GSM8K and HumanEval (MIT, OpenAI), MBPP (CC BY 4.0, Austin et al. 2021, Google Research), Python standard "
-    "library (PSF-2.0). Models: MIT, castsim, trained on GSM8K train, MBPP train and the Python standard library."
+    "Prompts: GSM8K and HumanEval (MIT, OpenAI), MBPP (CC BY 4.0, Austin et al. 2021, Google Research), Python "
+    "standard library (PSF-2.0). Models: MIT, castsim, trained on GSM8K train, MBPP train and Python's library."
 )
 NAMES = {  # what --target and --drafter call them
     "pair": FOLDER / "target",
     "pair-dflash": FOLDER / "dflash-b16",
     "pair-dart": FOLDER / "dart",
 }
+PAIRS = {("pair", "pair-dflash"), ("pair", "pair-dart")}
 
 
 def resolved(name: str) -> str:

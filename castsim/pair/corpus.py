@@ -56,7 +56,9 @@ def _write_part(target: Target, prompts: list[tuple[int, list[int]]], end: int, 
             batch = chosen[i : i + recipe.answers_batch]
             seeds = [(recipe.seed, number) for number, _ in batch]
             sampling = Sampling(0.0 if greedy else 1.0)
-            found = continuations(target, [p for _, p in batch], recipe.new_tokens, [end], sampling, seeds)
+            found = continuations(
+                target, [p for _, p in batch], [recipe.new_tokens] * len(batch), [end], sampling, seeds
+            )
             rows += [(prompt, reply, greedy) for (_, prompt), reply in zip(batch, found, strict=True)]
     pl.DataFrame(rows, schema=SCHEMA, orient="row").write_parquet(file.with_suffix(".part"))
     os.replace(file.with_suffix(".part"), file)

@@ -1,5 +1,5 @@
 """One training loop for all models: two workers share a step, checkpoints make it resumable, a step depends on its
-number alone."""
+number and the schedule alone."""
 
 from __future__ import annotations
 

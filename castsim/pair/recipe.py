@@ -62,7 +62,7 @@ class Recipe:
     draft_layers: int = 2
     block_size: int = 16
     decay: float = 7.0
-    dflash: Schedule = Schedule(steps=1000, batch=8, micro=2, peak=1.5e-3, floor=5e-5)
+    dflash: Schedule = Schedule(steps=1400, batch=8, micro=2, peak=1.5e-3, floor=5e-5)
     dart_length: int = 7
     dart_vocab: int = 1024
-    dart: Schedule = Schedule(steps=600, batch=8, micro=2, peak=1.5e-3, floor=5e-5)
+    dart: Schedule = Schedule(steps=400, batch=8, micro=2, peak=1.5e-3, floor=5e-5)

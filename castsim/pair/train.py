@@ -10,6 +10,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,6 +21,7 @@ import typer
 from rich import print as tell
 from transformers import PreTrainedTokenizerFast
 
+from castsim.errors import CastsimError
 from castsim.models.drafter import load_drafter
 from castsim.models.target import Target, load_target
 from castsim.pair.corpus import Roots, write_corpus
@@ -45,8 +47,16 @@ def main(
 
 
 def run(recipe: Recipe, documents: list[Document], work: Path) -> None:
-    """All stages behind the text."""
-    product = work / "product"
+    """All stages behind the text.
+
+    Raises:
+        CastsimError: `work` was begun with another recipe.
+    """
+    product, text = work / "product", json.dumps(asdict(recipe), indent=1)
+    work.mkdir(parents=True, exist_ok=True)
+    if (work / "recipe.json").exists() and (work / "recipe.json").read_text() != text:
+        raise CastsimError(f"{work}: was begun with another recipe; name another folder")
+    (work / "recipe.json").write_text(text)
     with stage(work, "tokenizer"):
         tokenizer = made_tokenizer(documents, recipe, work / "tokenizer")
     with stage(work, "target"):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from castsim import arguments, show
+from castsim import __version__, arguments, show
 from castsim.errors import OptionError
 from castsim.options import choose
 from castsim.prompts import read_prompts
@@ -65,24 +67,25 @@ def record(
         with_target=target_logp,
         sparse=policy,
     )
-    models = load.load_pair(target, drafter, dtype, device, raw, thinking)
+    with _memory_told():
+        models = load.load_pair(target, drafter, dtype, device, raw, thinking)
     recorder = run.Recorder(*models, options)
+    own = pair.LICENCE if (target, drafter or "pair-dflash") in pair.PAIRS and prompts is None else None
     begun = time.perf_counter()
-    own = pair.LICENCE if target == "pair" and prompts is None else None
-    with show.progress("record") as done:
-        whole = run.record(recorder, conversations, out, part, licence or own, done)
-    _tell(out, whole, part, time.perf_counter() - begun, json_to)
+    with show.progress("record") as done, _memory_told():
+        made = run.record(recorder, conversations, out, part, licence or own, done)
+    _tell(out, made, part, time.perf_counter() - begun, json_to)
 
 
-def _tell(out: Path, whole: bool, part: tuple[int, int], seconds: float, json_to: str | None) -> None:
-    if not whole:
+def _tell(out: Path, recorded: Any, part: tuple[int, int], seconds: float, json_to: str | None) -> None:
+    if not recorded.whole:
         note = f"Shard {part[0]} of {part[1]} is recorded; the run is whole when all are."
-        show.emit({"verb": "record", "whole": False, "shard": list(part)}, [], [note], json_to)
+        show.emit({"verb": "record", "version": __version__, "whole": False, "shard": list(part)}, [], [note], json_to)
         return
     made = open_run(out)
     facts, manifest = made.facts, made.manifest
     grid = show.table(f"{out}", "layout", "prompts", "rounds", "L", "K", "seconds", "rounds/s")
-    rate = f"{manifest.rounds / seconds:.0f}"
+    rate = f"{recorded.rounds / seconds:.0f}"  # of this call
     cells = (manifest.prompts, manifest.rounds, facts.depth_max, facts.rank_kept, f"{seconds:.1f}", rate)
     grid.add_row(facts.layout, *map(str, cells))
     notes = [*facts.notes, f"Replay it: castsim replay {out}"]
@@ -93,7 +96,10 @@ def _logging_policy(name: str, budget: int) -> Policy:
     chosen = choose([name], [])
     if len(chosen) != 1:
         raise OptionError(f"--sparse {name}: give one policy")
-    policy = chosen[0].at(budget)
+    try:
+        policy = chosen[0].at(budget)
+    except ValueError as error:
+        raise OptionError(f"--budget {budget}: {error}") from error
     if isinstance(policy, Measured):
         raise OptionError(f"--sparse {name}: is measured on a finished run; give another policy")
     return policy
@@ -101,7 +107,21 @@ def _logging_policy(name: str, budget: int) -> Policy:
 
 def _torchrun_shard() -> tuple[int, int]:
     """What torchrun says of this process; 1 of 1 without it."""
-    return int(os.environ.get("RANK", 0)) + 1, int(os.environ.get("WORLD_SIZE", 1))
+    rank, size = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
+    if not (rank.isdecimal() and size.isdecimal()):
+        raise OptionError(f"RANK={rank} WORLD_SIZE={size}: are not what torchrun sets; unset them, or give --shard")
+    return shard_of(f"{int(rank) + 1}/{size}")
+
+
+@contextmanager
+def _memory_told() -> Iterator[None]:
+    """A device without room is the user's to know of."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "out of memory" not in str(error) and "can't allocate memory" not in str(error):
+            raise
+        raise OptionError("out of memory; give a smaller --batch or another --device; whole prompts stay") from error
 
 
 def _torch_rooms() -> tuple[Any, Any, Any]:
@@ -114,7 +134,7 @@ def _torch_rooms() -> tuple[Any, Any, Any]:
         import castsim.models.load
         import castsim.pair
         import castsim.record
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise OptionError(
             f"record needs torch and transformers ({error.name} is missing): pip install 'castsim[live]'"
         ) from error

@@ -60,10 +60,10 @@ def main(target, head, folder):
     attempt(made, whole, 600)
     seconds = time.monotonic() - begun
     while kills < KILLS:
-        if (out / "manifest.json").exists():
+        if out.exists():
             shutil.rmtree(out)
         kills += attempt(made, out, dice.uniform(0, 0.5 * seconds))
-    if not (out / "manifest.json").exists():
+    if not out.exists():
         attempt(made, out, 600)
     print(kills)
 

@@ -43,15 +43,21 @@ def test_prompts_and_turns_are_numbered_through(tmp_path):
         ('{"turns": []}', "has neither prompt nor turns"),
         ('{"prompt": 3}', "line 2: prompt: input should be a valid string"),
         ('{"turns": "ab"}', "line 2: turns: input should be"),
-        ('{"prompt": "x", "id": "a\\u0007"}', "line 2: id: string should match"),
+        ('{"prompt": "x", "id": "a\\u0007"}', "line 2: has the name 'a\\x07', which a run cannot hold"),
+        ('{"prompt": "x", "domain": "all"}', "line 2: has the name 'all'"),
+        ('{"turns": ["x", "y"], "id": "' + "a" * 199 + '"}', "which a run cannot hold"),
+        ('{"prompt": "x", "number": ' + "9" * 5000 + "}", "line 2: is not JSON"),
+        ('{"prompt": "\\ud800"}', "line 2: is no Unicode text"),
         ('{"prompt": "x", "id": "one"}', "line 2: has the id one of an earlier prompt"),
+        ('{"prompt": "x", "id": "two#2"}', "line 2: has the id two#2 of an earlier prompt"),
         ("\udcff", "line 2: is not JSON"),
         ("[" * 100_000, "line 2: is not JSON"),
     ],
 )
 def test_a_line_that_is_no_prompt_is_named(tmp_path, line, said):
     with pytest.raises(PromptError) as error:
-        read_prompts(written(tmp_path, '{"prompt": "x", "id": "one"}', line, '{"prompt": "z"}'))
+        first = '{"turns": ["x", "y"], "id": "two"}' if "#2" in line else '{"prompt": "x", "id": "one"}'
+        read_prompts(written(tmp_path, first, line, '{"prompt": "z"}'))
     assert said in str(error.value) and "\n" not in str(error.value)
 
 

@@ -64,7 +64,7 @@ def same_run(one, other):
 
 def test_a_walked_chain_is_the_chain_that_a_decoder_lives_through(recorder, tmp_path):
     """The log proves itself: output, number of rounds, and every round's length."""
-    assert record(recorder, asked(), tmp_path / "run")
+    assert record(recorder, asked(), tmp_path / "run").whole
     run = open_run(tmp_path / "run")
     tally = score(run, Plan((Choice(Chain),), (recorder.drafter.depth_max,), "walked"), None, 1, lambda _: None)
     for row in run.sequences().iter_rows(named=True):
@@ -142,16 +142,19 @@ def test_a_sampled_run_says_so_and_repeats_itself(dflash, tmp_path):
 
 def test_shards_of_several_processes_form_one_run(dflash, tmp_path):
     record(dflash, asked(), tmp_path / "alone")
-    assert not record(dflash, asked(), tmp_path / "shared", (2, 3))
-    assert not record(dflash, asked(), tmp_path / "shared", (1, 3))
+    assert not record(dflash, asked(), tmp_path / "shared", (2, 3)).whole
+    assert not record(dflash, asked(), tmp_path / "shared", (1, 3)).whole
+    assert record(dflash, asked(), tmp_path / "shared", (1, 3)) == (False, 0)  # a finished shard may be repeated
     with pytest.raises(RunLogError, match="repeat --shard as it was"):
         record(dflash, asked(), tmp_path / "shared", (1, 2))
-    assert record(dflash, asked(), tmp_path / "shared", (3, 3))
+    assert record(dflash, asked(), tmp_path / "shared", (3, 3)).whole
     same_run(tmp_path / "alone", tmp_path / "shared")
     assert sorted(f.name for f in (tmp_path / "shared").iterdir()) == [
         "manifest.json", "rounds-00000.parquet", "sequences-00000.parquet"
     ]  # fmt: skip
-    with pytest.raises(RunLogError, match="holds a finished run"):
+    assert sorted(f.name for f in tmp_path.iterdir()) == ["alone", "shared"]
+    assert open_run(tmp_path / "shared").manifest.digest == open_run(tmp_path / "alone").manifest.digest
+    with pytest.raises(RunLogError, match="exists already"):
         record(dflash, asked(), tmp_path / "shared", (3, 3))
 
 
@@ -174,8 +177,7 @@ def test_an_interrupted_recording_goes_on_where_it_was(dflash, tmp_path, monkeyp
     monkeypatch.setattr(Recorder, "batch", failing)
     with pytest.raises(KeyboardInterrupt):
         record(small, asked(), tmp_path / "run")
-    with pytest.raises(RunLogError, match="has no manifest"):
-        open_run(tmp_path / "run")
+    assert not (tmp_path / "run").exists()
     record(small, asked(), tmp_path / "run")
     assert calls == ["p0", "p1", "p2", "p2", "p3"]
     record(small, asked(), tmp_path / "at-once")
@@ -191,13 +193,71 @@ def test_a_recording_goes_on_only_with_the_same_settings(dflash, tmp_path, monke
         record(dflash, asked(), tmp_path / "run")
     with pytest.raises(RunLogError, match="was begun with other settings"):
         record(replace(dflash, options=replace(dflash.options, seed=9)), asked(), tmp_path / "run")
+    with pytest.raises(RunLogError, match="was begun with other settings"):
+        record(dflash, asked([*TEXTS[:3], "another question"]), tmp_path / "run")
+
+
+def test_shards_that_do_not_belong_together_are_not_joined(dflash, tmp_path):
+    warm = replace(dflash, options=replace(dflash.options, seed=9))
+    record(warm, asked(), tmp_path / "run", (1, 2))
+    with pytest.raises(RunLogError, match="001-of-002: was recorded with other settings"):
+        record(dflash, asked(), tmp_path / "run", (2, 2))
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("name", ["_in_order", "_notes", "whole_run"])
+def test_a_join_that_fails_is_done_again(dflash, tmp_path, monkeypatch, name):
+    from castsim import runparts
+
+    def failing(*args, **more):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="No space"):
+        patch.setattr(runparts, name, failing)
+        record(dflash, asked(), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    assert record(dflash, asked(), tmp_path / "run") == (True, 0)
+    assert [f.name for f in tmp_path.iterdir()] == ["run"]
+
+
+def test_a_folder_with_something_in_it_is_left_alone(dflash, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "sequences-00000.parquet").write_text("mine")
+    with pytest.raises(RunLogError, match="exists already"):
+        record(dflash, asked(), tmp_path / "run")
+    assert (tmp_path / "run" / "sequences-00000.parquet").read_text() == "mine"
+
+
+def test_a_later_turn_that_does_not_fit_ends_its_conversation(dflash, tmp_path):
+    talk = [Conversation(0, "a", "d", ("one", "x" * 90, "three"), "line 1"), Conversation(3, "b", "d", ("four",), "")]
+    record(dflash, talk, tmp_path / "run")
+    run = open_run(tmp_path / "run")
+    assert run.sequences()["prompt_id"].to_list() == ["a", "b"]
+    assert run.facts.notes[0].startswith("2 later turns of conversations did not fit")
+
+
+def test_damaged_shards_of_a_broken_recording_are_recorded_again(dflash, tmp_path, monkeypatch):
+    small, whole = replace(dflash, options=replace(dflash.options, batch=1)), Recorder.batch
+
+    def third_fails(self, batch):
+        if batch[0].number == 2:
+            raise KeyboardInterrupt
+        return whole(self, batch)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Recorder, "batch", third_fails)
+        record(small, asked(), tmp_path / "run")
+    (tmp_path / "run.parts" / "001-of-001" / "sequences-00001.parquet").write_bytes(b"")
+    record(small, asked(), tmp_path / "run")
+    record(small, asked(), tmp_path / "at-once")
+    same_run(tmp_path / "run", tmp_path / "at-once")
 
 
 def test_a_second_writer_is_refused(dflash, tmp_path):
     from castsim.runparts import part_folder
 
     with (
-        RunWriter(part_folder(tmp_path / "run", (1, 1)), dflash.facts(None)),
+        RunWriter(part_folder(tmp_path / "run", (1, 1)), dflash.facts(asked(), None)),
         pytest.raises(RunLogError, match="is being written by another process"),
     ):
         record(dflash, asked(), tmp_path / "run")
@@ -330,6 +390,8 @@ def test_torchrun_names_the_shard(pairs, tmp_path, monkeypatch, capsys):
         (["--dtype", "int8"], "--dtype int8"),
         (["--shard", "3/2"], "--shard 3/2"),
         (["--sparse", "oak"], "oak"),
+        (["--sparse", "topN", "--budget", "100000"], "--budget 100000"),
+        (["--licence", "a\nb"], "licence: "),
         (["--sparse", "sequoia"], "--sparse sequoia: is measured on a finished run"),
         (["--sparse", "chain,topN"], "--sparse chain,topN: give one policy"),
         (["--temperature", "-1"], "temperature -1"),
@@ -341,7 +403,7 @@ def test_bad_options_are_one_line(pairs, tmp_path, monkeypatch, capsys, more, sa
     assert run_cli(monkeypatch, *arguments(pairs, tmp_path, *more)) == 2
     out, err = capsys.readouterr()
     assert said in err and err.count("\n") == 1 and not out
-    assert not (tmp_path / "run").exists()
+    assert not (tmp_path / "run").exists() and not (tmp_path / "run.parts").exists()
 
 
 def test_a_head_of_another_target_is_one_line(pairs, tmp_path, monkeypatch, capsys):

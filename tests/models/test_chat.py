@@ -57,6 +57,14 @@ def test_a_template_that_refuses_is_one_line(tmp_path):
         chat(tmp_path, template).ids(user("x"), "here")
 
 
+def test_a_folder_without_a_tokenizer_is_refused(tmp_path):
+    tiny.save_target(tmp_path)
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+        (tmp_path / name).unlink(missing_ok=True)
+    with pytest.raises(ModelError):
+        load_chat(str(tmp_path), raw=True, thinking=False)
+
+
 def test_every_end_of_sequence_counts():
     model = SimpleNamespace(
         generation_config=SimpleNamespace(eos_token_id=[8, 9, 7]),

@@ -99,6 +99,23 @@ def test_features_are_the_outputs_of_the_layers_that_are_named():
         ),
         ({"dflash_config": {"target_layer_ids": [0, 2]}}, "dflash_config.mask_token_id is None"),
         ({"dflash_config": {"mask_token_id": 300, "target_layer_ids": [0, 2]}}, "mask_token_id 300"),
+        ({"dflash_config": [3]}, "dflash_config is [3], no object"),
+        ({"vocab_size": 999}, "vocab_size is 999, the target's is 300"),
+        ({"num_target_layers": 36}, "num_target_layers is 36, the target's is 4"),
+        ({"head_dim": "8"}, "head_dim is 8"),
+        ({"head_dim": 7}, "config.json"),
+        ({"num_key_value_heads": 3}, "4 heads cannot share 3"),
+        ({"intermediate_size": -1}, "intermediate_size is -1"),
+        ({"rms_norm_eps": "x"}, "config.json"),
+        ({"layer_types": ["full_attention"]}, "config.json"),
+        ({"layer_types": "full"}, "config.json"),
+        ({"rope_scaling": {"rope_type": "spiral"}}, "config.json"),
+        ({"rope_theta": "x"}, "config.json"),
+        (
+            {"dflash_config": {**tiny.DFLASH["dflash_config"], "final_logit_softcapping": [1]}},
+            "final_logit_softcapping",
+        ),
+        ({"block_size": 10**9}, "block_size is 1000000000"),
         ({"block_size": None}, "block_size is None"),
         ({"block_size": 1}, "block_size is 1"),
         ({"hidden_act": "gelu"}, "hidden_act gelu"),
@@ -179,10 +196,71 @@ def test_dart_without_named_layers_reads_those_of_the_public_code(tmp_path):
     assert drafter.layer_ids == (1, 5, 8)  # the inputs of layers 2, 6 and 9
 
 
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        ({"eagle_aux_hidden_state_layer_ids": 2}, "eagle_aux_hidden_state_layer_ids is 2"),
+        ({"eagle_aux_hidden_state_layer_ids": []}, "eagle_aux_hidden_state_layer_ids is []"),
+        ({"eagle_aux_hidden_state_layer_ids": [0, 1]}, "not three layers"),
+        ({"eagle_aux_hidden_state_layer_ids": [0, 1, 9]}, "the feature layers has layer 9"),
+        ({"num_key_value_heads": "2"}, "num_key_value_heads is 2"),
+        ({"num_key_value_heads": 3}, "4 heads cannot share 3"),
+        ({"head_dim": -8}, "head_dim is -8"),
+        ({"max_position_embeddings": "96"}, "max_position_embeddings is 96"),
+        ({"max_position_embeddings": None}, "max_position_embeddings is None"),
+        ({"vocab_size": 7}, "vocab_size is 7, the target's is 300"),
+        ({"hidden_act": "gelu"}, "hidden_act gelu"),
+        ({"rms_norm_eps": -1}, "rms_norm_eps is -1"),
+        ({"draft_length": 0}, "draft_length is 0"),
+        ({"rope_parameters": {"rope_type": "linear", "factor": 2.0}}, "rope scaling"),
+    ],
+)
+def test_a_dart_head_that_cannot_be_right_is_refused_by_name(tmp_path, change, said):
+    pair = tiny.saved_pair(tmp_path, tiny.DART)
+    altered(pair[1], **change)
+    assert said in refusal(pair)
+
+
+def test_the_rotary_base_of_a_dart_head_is_its_own(tmp_path):
+    pair = tiny.saved_pair(tmp_path, {**tiny.DART, "rope_theta": 500.0})
+    assert tiny.loaded(pair).head.midlayer.self_attn.base == 500.0
+
+
+def test_rotary_frequencies_stay_single_precision_in_half_precision(pair):
+    """Rounded to bfloat16 they would turn far positions by half a radian, and only acceptance would tell."""
+    half, single = tiny.loaded(pair, torch.bfloat16), tiny.loaded(pair)
+    assert half.head.fc.weight.dtype == torch.bfloat16
+    assert torch.equal(half.head.rotary_emb.inv_freq, single.head.rotary_emb.inv_freq)
+
+
+def test_a_target_that_lacks_a_tensor_is_not_filled_with_noise(pair):
+    from safetensors.torch import load_file, save_file
+
+    file = pair[0] / "model.safetensors"
+    kept = {k: v for k, v in load_file(file).items() if "layers.2.mlp" not in k}
+    save_file(kept, file, metadata={"format": "pt"})
+    assert "lacks tensor model.layers.2.mlp" in refusal(pair)
+
+
+def test_a_damaged_target_is_refused(pair):
+    file = pair[0] / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:1000])
+    assert "cannot be loaded" in refusal(pair)
+
+
+@pytest.mark.parametrize(
+    "change", [{"hidden_size": "x"}, {"hidden_size": -1}, {"num_hidden_layers": None}, {"vocab_size": 7}]
+)
+def test_a_target_with_a_strange_config_is_refused(pair, change):
+    config = {**json.loads((pair[0] / "config.json").read_text()), **change}
+    (pair[0] / "config.json").write_text(json.dumps(config))
+    assert str(pair[0]) in refusal(pair)
+
+
 def test_dart_with_scaled_positions_is_refused(tmp_path):
     pair = tiny.saved_pair(tmp_path, tiny.DART)
     altered(pair[1], rope_scaling={"type": "linear", "factor": 2.0})
-    assert "rope_scaling" in refusal(pair)
+    assert "rope scaling" in refusal(pair)
 
 
 @pytest.mark.parametrize("kind", ["dflash", "dart"])

@@ -67,7 +67,7 @@ def test_greedy_outputs_agree_with_one_reading_of_the_whole_text(pairs):
     from castsim.models.sampling import Sampling
 
     drafter = tiny.loaded(pairs["dflash"])
-    (output,) = continuations(drafter.target, [PROMPT], 20, [], Sampling(), [(0,)])
+    (output,) = continuations(drafter.target, [PROMPT], [20], [], Sampling(), [(0,)])
     assert not dense_rows(drafter, PROMPT, output, 4).disagreed.any()
     wrong = [*output[:5], (output[5] + 1) % tiny.VOCAB, *output[6:]]
     assert dense_rows(drafter, PROMPT, wrong, 4).disagreed[4]
