@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,4 +125,7 @@ def load_target(name: str, dtype: torch.dtype, device: str) -> Target:
 def _revision(path: Path, model: Any) -> str:
     if path.is_dir():
         return revision(path)
+    if path.is_file():
+        with path.open("rb") as stream:
+            return f"sha256:{hashlib.file_digest(stream, 'sha256').hexdigest()}"
     return getattr(model.config, "_commit_hash", None) or "unknown"
