@@ -47,7 +47,7 @@ class RecordOptions:
 
     new_tokens: int = 128
     rank_kept: int = 16
-    batch: int = 16
+    batch: int = 32
     sampling: Sampling = field(default_factory=Sampling)
     seed: int = 0
     with_target: bool = False

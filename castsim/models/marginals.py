@@ -87,11 +87,19 @@ def _ranked(drafter: Drafter, logits: Tensor, true: Tensor, rank_kept: int) -> t
     own = true if drafter.token_of is None else _draft_ids(drafter, true)
     known = own.clamp(min=0)[..., None]
     mine = logq.gather(-1, known)
-    rank = (logq > mine).sum(dim=-1) + ((logq == mine) & (ids < ids[known])).sum(dim=-1) + 1
+    rank = _place(logq, mine, ids, ids[known])
     beyond, ended = own < 0, true < 0
     rank = torch.where(ended, -1, torch.where(beyond, logits.shape[-1] + 1, rank))
     mine = torch.where(ended, torch.nan, torch.where(beyond, -torch.inf, mine[..., 0]))
     return ids[best], score, rank, mine, damaged
+
+
+def _place(logq: Tensor, mine: Tensor, ids: Tensor, id_of_mine: Tensor) -> Tensor:
+    """Ranks (m, L) from 1 of the scores `mine` (m, L, 1) in logq (m, L, V); equal scores go by the smaller id."""
+    above, up_to = ((logq > mine).sum(dim=-1, dtype=torch.int32), (logq >= mine).sum(dim=-1, dtype=torch.int32))
+    rank, tied = above + 1, up_to - above > 1  # ties are rare, and a third pass over all is dear
+    rank[tied] += ((logq[tied] == mine[tied]) & (ids < id_of_mine[tied])).sum(dim=-1, dtype=torch.int32)
+    return rank
 
 
 def _best(logq: Tensor, ids: Tensor, count: int) -> tuple[Tensor, Tensor]:

@@ -35,7 +35,7 @@ def record(
     thinking: arguments.Thinking = False,
     dtype: arguments.Dtype = "auto",
     device: arguments.Device = "auto",
-    batch: arguments.Batch = 16,
+    batch: arguments.Batch = 32,
     shard: arguments.ShardOf = None,
     sparse: arguments.Sparse = None,
     budget: arguments.Budget = 63,

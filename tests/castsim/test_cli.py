@@ -249,10 +249,10 @@ def test_calibrate_works_on_small_ranks_and_short_runs(castsim, small):
 def test_calibrate_of_one_domain(castsim):
     whole, one = (
         document(castsim, "calibrate")["domains"],
-        document(castsim, "calibrate", "--domain", "math")["domains"],
+        document(castsim, "calibrate", "--domain", "mbpp")["domains"],
     )
-    assert set(one) == {"math", "all"}
-    assert one["all"] == one["math"] == whole["math"]
+    assert set(one) == {"mbpp", "all"}
+    assert one["all"] == one["mbpp"] == whole["mbpp"]
 
 
 def test_a_table_keeps_its_digits_in_a_narrow_terminal(castsim, monkeypatch):
