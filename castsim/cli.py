@@ -45,9 +45,14 @@ def build() -> typer.Typer:
 
 
 def main() -> None:
-    """Entry point. What the user can put right is one line on stderr and exit code 2."""
+    """Entry point."""
+    serve(build())
+
+
+def serve(app: typer.Typer) -> None:
+    """Run an application on the command line; what the user can put right is one line on stderr and exit code 2."""
     try:
-        code = build()(sys.argv[1:] or ["--help"], standalone_mode=False)
+        code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
         sys.stdout.flush()
         sys.exit(code)
     except (KeyboardInterrupt, typer.Abort):

@@ -93,6 +93,12 @@ class Manifest(BaseModel):
         return self.model_copy(update={"digest": hashlib.sha256(body.encode()).hexdigest()})
 
 
+def digest_of_file(file: Path) -> str:
+    """SHA-256 of a file, in hexadecimal."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Seal and write, in one step as far as a reader can see."""
     part = folder / f"{NAME}.part"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from castsim.errors import RunLogError, first_line
-from castsim.manifest import NAME, REWRITE, Facts, FileEntry, Manifest, read_manifest
+from castsim.manifest import NAME, REWRITE, Facts, FileEntry, Manifest, digest_of_file, read_manifest
 from castsim.schema import FINISH, NAME_PATTERN, SEQUENCES, fits, rounds_schema
 from replay import Marginals, Rounds, RowError
 from replay.rounds import ID_LIMIT, refuse
@@ -150,9 +149,8 @@ def _read(folder: Path, entry: FileEntry, schema: pl.Schema, prompts: Sequence[i
     file = folder / entry.name
     if not file.is_file():
         raise RunLogError(file, "is missing though the manifest lists it", REWRITE)
-    with file.open("rb") as stream:
-        if hashlib.file_digest(stream, "sha256").hexdigest() != entry.sha256:
-            raise RunLogError(file, "does not have the digest in the manifest: it is damaged or cut short", REWRITE)
+    if digest_of_file(file) != entry.sha256:
+        raise RunLogError(file, "does not have the digest in the manifest: it is damaged or cut short", REWRITE)
     try:
         lazy = pl.scan_parquet(file, row_index_name="row", glob=False)
         found = lazy.collect_schema()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
@@ -19,7 +18,7 @@ from pydantic import ValidationError
 
 from castsim import __version__
 from castsim.errors import RunLogError, first_line
-from castsim.manifest import NAME, Facts, FileEntry, Manifest, write_manifest
+from castsim.manifest import NAME, Facts, FileEntry, Manifest, digest_of_file, write_manifest
 from castsim.runlog import continuations, open_run
 from castsim.schema import SEQUENCES, optional_schema, rounds_schema
 from replay import Marginals, Rounds, accepted, entry_budgets
@@ -162,11 +161,8 @@ class RunWriter:
 
 
 def _entry(file: Path) -> FileEntry:
-    with file.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    return FileEntry(
-        name=file.name, rows=pl.scan_parquet(file, glob=False).select(pl.len()).collect().item(), sha256=digest
-    )
+    rows = pl.scan_parquet(file, glob=False).select(pl.len()).collect().item()
+    return FileEntry(name=file.name, rows=rows, sha256=digest_of_file(file))
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -15,7 +14,7 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from castsim.errors import ForeignError, OptionError, RunLogError
-from castsim.manifest import Facts
+from castsim.manifest import Facts, digest_of_file
 from castsim.runlog import assembled, continuations
 from castsim.runwriter import prompt_shards, rounds_frame, whole_run
 from castsim.schema import NAME_PATTERN, SEQUENCES
@@ -81,9 +80,7 @@ def import_run(
         raise ForeignError(file, "is not a file", "name a log to import")
     found = importlib.import_module(f"castsim.foreign.{LAYOUTS[file.suffix]}").read(file, options)
     kept = _ended(_first_prompts(found, options.per_domain), options)
-    with file.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    facts = kept.facts.model_copy(update={**options.facts, "source": f"{file.name} (SHA-256 {digest})"})
+    facts = kept.facts.model_copy(update={**options.facts, "source": f"{file.name} (SHA-256 {digest_of_file(file)})"})
     _write(file, out, replace(kept, facts=facts), progress)
     return facts
 

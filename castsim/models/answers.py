@@ -38,7 +38,7 @@ def continuations(
         One list of ids a prompt, each with at least one token.
     """
     ids, mask = _left_padded(prompts, target.device)
-    streams = [_uniforms(seed, limit, sampling) for seed, limit in zip(seeds, limits, strict=True)]
+    uniforms = _uniforms(seeds, max(limits), sampling).to(target.device)
     ends = torch.tensor(list(eos_ids), dtype=torch.long, device=target.device)
     cache = DynamicCache(config=target.model.config)
     known_as = {cache_argument(target.model): cache}
@@ -49,10 +49,9 @@ def continuations(
     for step in range(max(limits)):
         place = (mask.cumsum(dim=1) - 1).clamp(min=0)[:, -ids.shape[1] :]
         found = target.model(ids, attention_mask=mask, position_ids=place, use_cache=True, logits_to_keep=1, **known_as)
-        uniform = torch.tensor([streams[row][step : step + 1] or [0.0] for row in rows], device=target.device)[:, 0]
-        token = _next(found.logits[:, -1], sampling, uniform)
-        for row, value in zip(rows, token.tolist(), strict=True):
-            outputs[row].append(value)
+        token = _next(found.logits[:, -1], sampling, uniforms[rows, step])
+        for row, value, over in zip(rows, token.tolist(), ended.tolist(), strict=True):
+            outputs[row] += [] if over else [value]
         ended |= torch.isin(token, ends) | (last <= step)
         going = (~ended).nonzero()[:, 0]
         if len(going) == 0:
@@ -62,7 +61,7 @@ def continuations(
             token, mask, ended, last = token[going], mask[going], ended[going], last[going]
             rows = [rows[i] for i in going.tolist()]
         ids, mask = token[:, None], torch.cat([mask, mask.new_ones(len(rows), 1)], dim=1)
-    return [_ended(output[:limit], set(eos_ids)) for output, limit in zip(outputs, limits, strict=True)]
+    return outputs
 
 
 def cache_argument(model: Any) -> str:
@@ -74,10 +73,11 @@ def _next(logits: Tensor, sampling: Sampling, uniform: Tensor) -> Tensor:
     return logits.argmax(dim=-1) if sampling.temperature == 0 else draw(law(logits, sampling), uniform)
 
 
-def _uniforms(seed: Sequence[int], count: int, sampling: Sampling) -> list[float]:
+def _uniforms(seeds: Sequence[Sequence[int]], count: int, sampling: Sampling) -> Tensor:
+    """Numbers in [0, 1) (B, count) float64, a row from each seed; zeros where nothing is drawn."""
     if sampling.temperature == 0:
-        return []
-    return np.random.default_rng(list(seed)).random(count).tolist()
+        return torch.zeros(len(seeds), count, dtype=torch.float64)
+    return torch.from_numpy(np.stack([np.random.default_rng(list(seed)).random(count) for seed in seeds]))
 
 
 def _left_padded(prompts: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
@@ -86,8 +86,3 @@ def _left_padded(prompts: Sequence[Sequence[int]], device: torch.device) -> tupl
     ids = [[0] * (width - len(p)) + list(p) for p in prompts]
     mask = [[0] * (width - len(p)) + [1] * len(p) for p in prompts]
     return torch.tensor(ids, device=device), torch.tensor(mask, device=device)
-
-
-def _ended(tokens: list[int], eos_ids: set[int]) -> list[int]:
-    end = next((i + 1 for i, token in enumerate(tokens) if token in eos_ids), None)
-    return tokens[:end]

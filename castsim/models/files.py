@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from castsim.errors import ModelError, first_line, in_one_line
+from castsim.manifest import digest_of_file
 
 PATTERNS = ["config.json", "*.safetensors", "*.safetensors.index.json"]
 
@@ -84,11 +85,8 @@ def revision(folder: Path) -> str:
     """A snapshot's commit, or the SHA-256 of a local folder's weights."""
     if folder.parent.name == "snapshots":
         return folder.name
-    digest = hashlib.sha256()
-    for file in _weight_files(folder):
-        with file.open("rb") as stream:
-            digest.update(hashlib.file_digest(stream, "sha256").digest())
-    return f"sha256:{digest.hexdigest()}"
+    digests = "".join(digest_of_file(file) for file in _weight_files(folder))
+    return f"sha256:{hashlib.sha256(bytes.fromhex(digests)).hexdigest()}"
 
 
 def _weight_files(folder: Path) -> list[Path]:

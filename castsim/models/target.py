@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor
 
 from castsim.errors import ModelError
+from castsim.manifest import digest_of_file
 from castsim.models.files import revision, unknown
 
 ENDLESS = 2**31 - 1  # positions of a model that names no limit
@@ -126,6 +126,5 @@ def _revision(path: Path, model: Any) -> str:
     if path.is_dir():
         return revision(path)
     if path.is_file():
-        with path.open("rb") as stream:
-            return f"sha256:{hashlib.file_digest(stream, 'sha256').hexdigest()}"
+        return f"sha256:{digest_of_file(path)}"
     return getattr(model.config, "_commit_hash", None) or "unknown"

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 from rich import print as tell
 
+from castsim.cli import serve
 from castsim.options import Choice
 from castsim.pair.looping import loop_start
 from castsim.runlog import Run, open_run
@@ -42,4 +43,6 @@ def main(run: Annotated[Path, typer.Argument(help="A dense run folder.")]) -> No
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
+    app.command()(main)
+    serve(app)

@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from castsim.cli import serve
 from castsim.pair import PROMPTS
 from castsim.pair.text import functions, json_lines, source_files
 
@@ -45,4 +46,6 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
+    app.command()(main)
+    serve(app)

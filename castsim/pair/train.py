@@ -21,6 +21,7 @@ import typer
 from rich import print as tell
 from transformers import PreTrainedTokenizerFast
 
+from castsim.cli import serve
 from castsim.errors import CastsimError
 from castsim.models.drafter import load_drafter
 from castsim.models.target import Target, load_target
@@ -113,4 +114,6 @@ def make_dart(corpus: pl.DataFrame, target: Target, recipe: Recipe, work: Path, 
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
+    app.command()(main)
+    serve(app)
