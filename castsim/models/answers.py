@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from transformers import DynamicCache
 
+from castsim.models.cache import cache_argument
 from castsim.models.sampling import Sampling, draw, law
 from castsim.models.target import Target
 
@@ -41,7 +40,7 @@ def continuations(
     uniforms = _uniforms(seeds, max(limits), sampling).to(target.device)
     ends = torch.tensor(list(eos_ids), dtype=torch.long, device=target.device)
     cache = DynamicCache(config=target.model.config)
-    known_as = {cache_argument(target.model): cache}
+    known_as = {cache_argument(type(target.model)): cache}
     outputs: list[list[int]] = [[] for _ in prompts]
     rows = list(range(len(prompts)))  # whose output each row of the batch is
     ended = torch.zeros(len(rows), dtype=torch.bool, device=target.device)
@@ -62,11 +61,6 @@ def continuations(
             rows = [rows[i] for i in going.tolist()]
         ids, mask = token[:, None], torch.cat([mask, mask.new_ones(len(rows), 1)], dim=1)
     return outputs
-
-
-def cache_argument(model: Any) -> str:
-    """What this release of transformers calls the key-value cache of a forward."""
-    return "cache" if "cache" in inspect.signature(type(model).forward).parameters else "past_key_values"
 
 
 def _next(logits: Tensor, sampling: Sampling, uniform: Tensor) -> Tensor:

@@ -35,7 +35,7 @@ def block_attention(q: Tensor, context: KeysValues, block: KeysValues, seen: Ten
     rows = q.reshape(b, m, s, groups, h // groups, d).permute(0, 3, 1, 4, 2, 5)  # (B, G, M, r, S, D)
     rows = rows * d**-0.5
     own_k, own_v = (x.permute(0, 3, 1, 2, 4).unsqueeze(3) for x in block)  # (B, G, M, 1, S, D)
-    far_k, far_v = (x.transpose(1, 2) for x in context)  # (B, G, P, D)
+    far_k, far_v = context.k.transpose(1, 2), context.v.transpose(1, 2)  # (B, G, P, D)
 
     far = (rows.reshape(b, groups, -1, d) @ far_k.mT).reshape(*rows.shape[:-1], length)
     far = far.masked_fill(~seen[:, None, :, None], -torch.inf)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +17,7 @@ from castsim.models.config import COPY, dart_config, dflash_config, is_dart
 from castsim.models.dart import Dart
 from castsim.models.dflash import DFlash
 from castsim.models.files import model_folder, read_config, read_weights, revision
+from castsim.models.growing import Grown, GrownDartContext, GrownKeysValues
 from castsim.models.target import Target
 
 NOT_OURS = ("embed_tokens.", "lm_head.", "rotary_emb.")  # the target's, or computed; some checkpoints carry copies
@@ -42,8 +43,24 @@ class Drafter(Protocol):
             tokens: (B, P + 1) ids.
         """
 
+    def growing(self, capacity: int) -> Any:
+        """A context without rows and with room for `capacity`, for a sequence that grows."""
+
+    def extend(self, context: Any, features: Tensor, tokens: Tensor) -> None:
+        """Append rows to a growing context, in place.
+
+        Args:
+            features: (B, n, layers * hidden) of the tokens that follow those in the context.
+            tokens: (B, n) ids, each the one behind a row's own.
+        """
+
     def logits(self, context: Any, tokens: Tensor, anchor: Tensor) -> Tensor:
-        """Logits (B, M, L, draft vocabulary) of the L tokens behind the roots at positions `anchor` (B, M)."""
+        """Logits (B, M, L, draft vocabulary) of the L tokens behind the roots at positions `anchor` (B, M).
+
+        Args:
+            context: from `context`, or one that has grown.
+            tokens: (B, P + 1 or more) ids of the sequence.
+        """
 
 
 @dataclass(frozen=True)
@@ -80,7 +97,16 @@ class DFlashDrafter:
         """See `Drafter`; `tokens` are not used."""
         return self.head.context(features)
 
-    def logits(self, context: list[KeysValues], tokens: Tensor, anchor: Tensor) -> Tensor:
+    def growing(self, capacity: int) -> list[GrownKeysValues]:
+        """See `Drafter`."""
+        return [GrownKeysValues(Grown(capacity), Grown(capacity)) for _ in self.head.layers]
+
+    def extend(self, context: list[GrownKeysValues], features: Tensor, tokens: Tensor) -> None:
+        """See `Drafter`; `tokens` are not used."""
+        for layer, new in zip(context, self.head.context(features, context[0].keys.length), strict=True):
+            layer.append(new)
+
+    def logits(self, context: Sequence[KeysValues | GrownKeysValues], tokens: Tensor, anchor: Tensor) -> Tensor:
         """See `Drafter`. Slot 0 of a block holds the root, all others the mask token."""
         config = self.head.config
         root = tokens.gather(1, anchor)[..., None]  # (B, M, 1)
@@ -141,7 +167,19 @@ class DartDrafter:
         joined, residual = self.head.rows(features, self.target.embed(tokens[:, 1 : features.shape[1] + 1]))
         return DartContext(joined, residual, self.head.context(joined))
 
-    def logits(self, context: DartContext, tokens: Tensor, anchor: Tensor) -> Tensor:
+    def growing(self, capacity: int) -> GrownDartContext:
+        """See `Drafter`."""
+        joined, residual, keys, values = (Grown(capacity) for _ in range(4))
+        return GrownDartContext(joined, residual, GrownKeysValues(keys, values))
+
+    def extend(self, context: GrownDartContext, features: Tensor, tokens: Tensor) -> None:
+        """See `Drafter`."""
+        joined, residual = self.head.rows(features, self.target.embed(tokens))
+        context.keys_values.append(self.head.context(joined, context.joined_rows.length))
+        context.joined_rows.append(joined)
+        context.residual_rows.append(residual)
+
+    def logits(self, context: DartContext | GrownDartContext, tokens: Tensor, anchor: Tensor) -> Tensor:
         """See `Drafter`; a root needs a token before it."""
         joined, residual = (
             x.gather(1, (anchor - 1)[..., None].expand(-1, -1, x.shape[-1])) for x in (context.joined, context.residual)

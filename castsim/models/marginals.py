@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from castsim.models.drafter import Drafter
+from replay.rounds import Marginals
 
 ROWS_IN_PASS = 512  # block rows of one drafter pass: enough to fill a matrix product, few enough to stay in the cache
 
@@ -69,6 +70,22 @@ def dense_rows(
         damaged.cpu().numpy(),
         (answers[1:].argmax(dim=-1) != after[:, 0]).cpu().numpy(),
     )
+
+
+def candidates(drafter: Drafter, logits: Tensor, rank_kept: int) -> Marginals:
+    """The marginals of one block, from logits (L, draft vocabulary); the same candidates as `dense_rows` keeps.
+
+    Raises:
+        RowError: a logit is NaN.
+    """
+    logq = logits.float().log_softmax(dim=-1)
+    kept = min(rank_kept, logq.shape[-1])
+    score, column = logq.topk(min(kept + 1, logq.shape[-1]), dim=-1)
+    if bool((score[:, kept - 1 : kept] == score[:, kept:]).any()):  # a tie at the cut: the smaller ids are kept
+        ids = torch.arange(logq.shape[-1], device=logq.device) if drafter.token_of is None else drafter.token_of
+        column, score = _best(logq, ids, kept)
+    token = column if drafter.token_of is None else drafter.token_of[column]
+    return Marginals(token[None, :, :kept].int().cpu().numpy(), score[None, :, :kept].cpu().numpy())
 
 
 def _after(ids: Tensor, anchor: Tensor, depth_max: int) -> Tensor:

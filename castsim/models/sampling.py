@@ -30,11 +30,11 @@ class Sampling:
 
 
 def law(logits: Tensor, sampling: Sampling) -> Tensor:
-    """Probabilities (..., V) float32 of logits (..., V) at a temperature above 0.
+    """Probabilities (..., V) of logits (..., V) at a temperature above 0, in float32 or the wider type of the logits.
 
     Tokens that tie with the last of the top-k are kept with it.
     """
-    scores = logits.float() / sampling.temperature
+    scores = logits.to(torch.promote_types(logits.dtype, torch.float32)) / sampling.temperature
     if 0 < sampling.top_k < scores.shape[-1]:
         least = scores.topk(sampling.top_k, dim=-1).values[..., -1:]
         scores = scores.masked_fill(scores < least, -torch.inf)

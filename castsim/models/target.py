@@ -12,6 +12,7 @@ from torch import Tensor
 
 from castsim.errors import ModelError
 from castsim.manifest import digest_of_file
+from castsim.models.cache import KeyValueCache, cache_argument
 from castsim.models.files import revision, unknown
 
 ENDLESS = 2**31 - 1  # positions of a model that names no limit
@@ -85,6 +86,37 @@ class Target:
         """
         found = self.model(ids, use_cache=False, output_hidden_states=True)
         return found.logits, torch.cat([found.hidden_states[i + 1] for i in layer_ids], dim=-1)  # [0] is the embedding
+
+    def read(
+        self,
+        ids: Tensor,
+        positions: Tensor,
+        mask: dict[str, Tensor],
+        cache: KeyValueCache,
+        layer_ids: Sequence[int],
+        logits_kept: int = 0,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Logits and features, as `forward`, of ids (B, n) behind a cache, which holds their rows until `commit`.
+
+        Args:
+            positions: (B, n) int64.
+            mask: additive, (B, 1, n, P + n), of each kind of attention.
+            layer_ids: none for a pass without features.
+            logits_kept: of the last rows only; 0 is all.
+        """
+        masks = mask if len(mask) > 1 else next(iter(mask.values()))
+        found = self.model(
+            ids,
+            position_ids=positions,
+            attention_mask=masks,
+            use_cache=True,
+            output_hidden_states=bool(layer_ids),
+            logits_to_keep=logits_kept,
+            **{cache_argument(type(self.model)): cache},
+        )
+        if not layer_ids:
+            return found.logits, None
+        return found.logits, torch.cat([found.hidden_states[i + 1] for i in layer_ids], dim=-1)
 
     def check_layers(self, file: Path, key: str, layer_ids: Sequence[int]) -> None:
         """Raise `ModelError` unless all ids are layers of this target."""

@@ -11,8 +11,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from castsim.models.answers import cache_argument  # noqa: E402
 from castsim.models.blocks import KeysValues  # noqa: E402
+from castsim.models.cache import cache_argument  # noqa: E402
 from castsim.models.load import load_pair  # noqa: E402
 from castsim.models.marginals import _ranked  # noqa: E402
 from castsim.pair import PROMPTS  # noqa: E402
@@ -34,7 +34,7 @@ def chain_recorded(drafter, prompt, eos_ids):
     from transformers import DynamicCache
 
     kept = DynamicCache(config=drafter.target.model.config)
-    cache = {cache_argument(drafter.target.model): kept}
+    cache = {cache_argument(type(drafter.target.model)): kept}
     chosen, features = read(drafter.target, prompt, cache, drafter.layer_ids)
     tokens, rounds, context = [*prompt, chosen[-1]], 0, drafter.head.context(features)
     limit = len(prompt) + NEW_TOKENS
