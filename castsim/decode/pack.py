@@ -51,7 +51,8 @@ def pack(
     mask = torch.zeros(len(trees), 1, rows, columns + rows, dtype=dtype, device=device)
     mask[:, 0, :, columns:] = torch.from_numpy(sight).to(device)
     for request, prefix in enumerate(prefixes):
-        mask[request, :, :, : columns - prefix] = -torch.inf
+        if prefix < columns:
+            mask[request, :, :, : columns - prefix] = -torch.inf
     at = torch.from_numpy(positions).to(device)
     near = {kind: window for kind, window in windows.items() if window is not None and positions.max() >= window}
     masks = {kind: _windowed(mask, at, near[kind]) if kind in near else mask for kind in windows}

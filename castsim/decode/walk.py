@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -36,11 +37,16 @@ def walk(tree: Tree, choose: Chooser) -> tuple[list[int], int]:
 
 def greedy(tree: Tree, logits: Tensor, sampling: Sampling, dice: Dice) -> Chooser:
     """The target's first choice at each row; of equal ones the smallest id."""
-    value, token = logits.max(dim=-1)
-    both = torch.stack([value.double(), token.double()]).tolist()  # one transfer; ids are exact in float64
-    if not np.isfinite(both[0]).all():
-        raise NotFiniteError
-    return lambda row: int(both[1][row])
+    if logits.is_cuda:  # one transfer; on a CPU a row is had when it is asked for
+        token = logits.argmax(dim=-1)
+        best = torch.stack([token, torch.isfinite(logits.amax(dim=-1))]).tolist()
+        return lambda row: _finite(best[0][row], best[1][row])
+
+    def choose(row: int) -> int:
+        value, token = logits[row].max(dim=0)
+        return _finite(int(token), math.isfinite(value))
+
+    return choose
 
 
 def direct(tree: Tree, logits: Tensor, sampling: Sampling, dice: Dice) -> Chooser:
@@ -84,6 +90,12 @@ class RandomDice:
     def coin(self, chance: float) -> bool:
         """See `replay.verify.Dice`."""
         return bool(self._rng.random() < chance)
+
+
+def _finite(token: int, finite: bool) -> int:
+    if not finite:
+        raise NotFiniteError
+    return token
 
 
 def _law(logits: Tensor, sampling: Sampling) -> Tensor:

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from castsim.errors import ModelError, in_one_line
-from castsim.models.blocks import KeysValues
+from castsim.models.blocks import Context, KeysValues
 from castsim.models.config import COPY, dart_config, dflash_config, is_dart
 from castsim.models.dart import Dart
-from castsim.models.dflash import DFlash
+from castsim.models.dflash import DFlash, StackedContext
 from castsim.models.files import model_folder, read_config, read_weights, revision
 from castsim.models.growing import Grown, GrownDartContext, GrownKeysValues
 from castsim.models.target import Target
@@ -97,16 +97,21 @@ class DFlashDrafter:
         """See `Drafter`; `tokens` are not used."""
         return self.head.context(features)
 
+    @cached_property
+    def _stacked(self) -> StackedContext:
+        return self.head.stacked()
+
     def growing(self, capacity: int) -> list[GrownKeysValues]:
         """See `Drafter`."""
-        return [GrownKeysValues(Grown(capacity), Grown(capacity)) for _ in self.head.layers]
+        grown = Grown(capacity, axis=3)
+        return [GrownKeysValues(grown, layer) for layer in range(len(self.head.layers))]
 
     def extend(self, context: list[GrownKeysValues], features: Tensor, tokens: Tensor) -> None:
         """See `Drafter`; `tokens` are not used."""
-        for layer, new in zip(context, self.head.context(features, context[0].keys.length), strict=True):
-            layer.append(new)
+        grown = context[0].grown
+        grown.append(self._stacked(features, grown.length))
 
-    def logits(self, context: Sequence[KeysValues | GrownKeysValues], tokens: Tensor, anchor: Tensor) -> Tensor:
+    def logits(self, context: Sequence[Context], tokens: Tensor, anchor: Tensor) -> Tensor:
         """See `Drafter`. Slot 0 of a block holds the root, all others the mask token."""
         config = self.head.config
         root = tokens.gather(1, anchor)[..., None]  # (B, M, 1)
@@ -169,13 +174,13 @@ class DartDrafter:
 
     def growing(self, capacity: int) -> GrownDartContext:
         """See `Drafter`."""
-        joined, residual, keys, values = (Grown(capacity) for _ in range(4))
-        return GrownDartContext(joined, residual, GrownKeysValues(keys, values))
+        return GrownDartContext(Grown(capacity, 1), Grown(capacity, 1), GrownKeysValues(Grown(capacity, 3)))
 
     def extend(self, context: GrownDartContext, features: Tensor, tokens: Tensor) -> None:
         """See `Drafter`."""
         joined, residual = self.head.rows(features, self.target.embed(tokens))
-        context.keys_values.append(self.head.context(joined, context.joined_rows.length))
+        new = self.head.context(joined, context.joined_rows.length)
+        context.keys_values.grown.append(torch.stack(new)[None])
         context.joined_rows.append(joined)
         context.residual_rows.append(residual)
 

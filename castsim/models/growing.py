@@ -10,47 +10,51 @@ from castsim.models.blocks import KeysValues
 
 
 class Grown:
-    """A tensor (B, rows, ...) that grows in place up to a capacity."""
+    """A tensor whose rows, along one axis, grow in place up to a capacity."""
 
-    def __init__(self, capacity: int) -> None:
-        self.capacity = capacity
+    def __init__(self, capacity: int, axis: int) -> None:
+        self.capacity, self.axis = capacity, axis
         self.length = 0
         self._room: Tensor | None = None
 
     def append(self, rows: Tensor) -> None:
-        """Put rows (B, n, ...) behind the others."""
+        """Put rows behind the others."""
+        count = rows.shape[self.axis]
         if self._room is None:
-            self._room = rows.new_empty(rows.shape[0], self.capacity, *rows.shape[2:])
-        self._room[:, self.length : self.length + rows.shape[1]] = rows
-        self.length += rows.shape[1]
+            shape = list(rows.shape)
+            shape[self.axis] = self.capacity
+            self._room = rows.new_empty(shape)
+        self._room.narrow(self.axis, self.length, count).copy_(rows)
+        self.length += count
 
-    @property
-    def rows(self) -> Tensor:
-        """(B, length, ...), a view."""
-        return self._room[:, : self.length]
+    def rows(self, more: int = 0) -> Tensor:
+        """A view of all rows, and of `more` places behind them that `append` will write over."""
+        return self._room.narrow(self.axis, 0, self.length + more)
 
 
 @dataclass(frozen=True)
 class GrownKeysValues:
-    """`KeysValues` of a layer that grow."""
+    """Keys and values of one layer in a tensor of all layers that grows, (layers, 2, B, P, G, D)."""
 
-    keys: Grown
-    values: Grown
+    grown: Grown
+    layer: int = 0
 
     @property
     def k(self) -> Tensor:
         """(B, P, G, D)."""
-        return self.keys.rows
+        return self.grown.rows()[self.layer, 0]
 
     @property
     def v(self) -> Tensor:
         """(B, P, G, D)."""
-        return self.values.rows
+        return self.grown.rows()[self.layer, 1]
 
-    def append(self, new: KeysValues) -> None:
-        """Put those of some rows behind the others."""
-        self.keys.append(new.k)
-        self.values.append(new.v)
+    def followed_by(self, block: KeysValues) -> KeysValues:
+        """See `KeysValues`; without a copy of what is there: the block stands behind it until the next one does."""
+        both = self.grown.rows(block.k.shape[1])[self.layer]  # (2, B, P + S, G, D)
+        for place, rows in zip(both, block, strict=True):
+            place[:, self.grown.length :] = rows
+        return KeysValues(*both)
 
 
 @dataclass(frozen=True)
@@ -64,9 +68,9 @@ class GrownDartContext:
     @property
     def joined(self) -> Tensor:
         """(B, P, 2 * hidden)."""
-        return self.joined_rows.rows
+        return self.joined_rows.rows()
 
     @property
     def residual(self) -> Tensor:
         """(B, P, hidden)."""
-        return self.residual_rows.rows
+        return self.residual_rows.rows()

@@ -81,11 +81,13 @@ def candidates(drafter: Drafter, logits: Tensor, rank_kept: int) -> Marginals:
     logq = logits.float().log_softmax(dim=-1)
     kept = min(rank_kept, logq.shape[-1])
     score, column = logq.topk(min(kept + 1, logq.shape[-1]), dim=-1)
-    if bool((score[:, kept - 1 : kept] == score[:, kept:]).any()):  # a tie at the cut: the smaller ids are kept
+    found, cut = score.cpu().numpy(), slice(kept)
+    if (found[:, kept:] == found[:, kept - 1 : kept]).any():  # a tie at the cut: the smaller ids are kept
         ids = torch.arange(logq.shape[-1], device=logq.device) if drafter.token_of is None else drafter.token_of
         column, score = _best(logq, ids, kept)
+        found = score.cpu().numpy()
     token = column if drafter.token_of is None else drafter.token_of[column]
-    return Marginals(token[None, :, :kept].int().cpu().numpy(), score[None, :, :kept].cpu().numpy())
+    return Marginals(token.cpu().numpy()[None, :, cut], found[None, :, cut])
 
 
 def _after(ids: Tensor, anchor: Tensor, depth_max: int) -> Tensor:
