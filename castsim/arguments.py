@@ -102,3 +102,14 @@ Licence = Annotated[
     str | None, Option(metavar="TEXT", help="Of prompts and models, for the manifest.", show_default="the pair's own")
 ]
 RecordSeed = Annotated[int, Option("--seed", metavar="N", min=0, help="Seed of the sampled outputs.")]
+
+LiveLimit = Annotated[
+    int | None,
+    Option("--limit", metavar="N", min=1, help="Only so many prompts.", show_default="6 of the pair's own, else all"),
+]
+Repeats = Annotated[int, Option(metavar="N", min=1, help="Timed passes over all prompts.")]
+VerifierName = Annotated[
+    str, Option("--verifier", metavar="NAME", help="At a temperature: direct, or recursive (Theorem 3).")
+]
+NoAr = Annotated[bool, Option("--no-ar", help="Leave out autoregressive decoding, and the speedup over it.")]
+NoChain = Annotated[bool, Option("--no-chain", help="Leave out the chain, and the gain over it.")]

@@ -12,6 +12,7 @@ from castsim import __version__
 from castsim.errors import CastsimError
 from castsim.verbs.calibrate import calibrate
 from castsim.verbs.import_log import import_log
+from castsim.verbs.live import live
 from castsim.verbs.policies import policies
 from castsim.verbs.record import record
 from castsim.verbs.replay import replay
@@ -38,6 +39,7 @@ def build() -> typer.Typer:
     app.callback()(_about)
     app.command(epilog=f"Policies: {', '.join(load_policies())}. Their options: castsim policies.")(replay)
     app.command()(record)
+    app.command()(live)
     app.command()(calibrate)
     app.command("import")(import_log)
     app.command()(policies)

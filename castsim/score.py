@@ -79,7 +79,7 @@ def score(run: Run, plan: Plan, prompts: Sequence[int] | None, jobs: int, done: 
             f"--mode: {run.folder} is a sparse log, which can be scored per round only; use --mode per-round"
         )
     shards = run.shards
-    tables = _tables(shards, prompts) if any(issubclass(c.kind, Measured) for c in plan.choices) else None
+    tables = rank_tables(shards, prompts) if any(issubclass(c.kind, Measured) for c in plan.choices) else None
     tallies = []
     for tally in _each(shards, lambda shard: _tally(shard, plan, prompts, tables), jobs):
         tallies.append(tally)
@@ -99,7 +99,7 @@ def _each(shards: list[Shard], work: Callable[[Shard], Tally], jobs: int) -> Ite
     return parallel
 
 
-def _tables(shards: list[Shard], prompts: Sequence[int] | None) -> NDArray[np.float64]:
+def rank_tables(shards: list[Shard], prompts: Sequence[int] | None) -> NDArray[np.float64]:
     """(2, L, K) rank-acceptance tables: number h is measured on prompts of the other half and serves half h."""
     counts = 0
     for shard in shards:
@@ -160,17 +160,17 @@ def _columns(
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Accepted tokens and tree sizes (B, len(budgets)); one pass serves all budgets of a nested policy."""
     if choice.kind.nested:
-        entry, width = _entry(choice.at(budgets[-1]), rounds, tables)
+        entry, width = policy_entries(choice.at(budgets[-1]), rounds, tables)
         return accepted(entry, budgets), np.minimum(width[:, None], budgets).astype(np.int32)
     counts, widths = [], []
     for budget in budgets:
-        entry, width = _entry(choice.at(budget), rounds, tables)
+        entry, width = policy_entries(choice.at(budget), rounds, tables)
         counts.append(accepted(entry, [budget]))
         widths.append(width[:, None])
     return np.hstack(counts), np.hstack(widths)
 
 
-def _entry(
+def policy_entries(
     policy: Policy, rounds: Rounds, tables: NDArray[np.float64] | None
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """`policy_entry_budgets`, each half of the prompts with the table of the other half where the policy wants one."""

@@ -1,1 +1,1 @@
-"""The live decoder (torch): draft, build, pack, verify, walk, commit. AR and the chain are trees of one path or none."""
+"""The live decoder (torch): draft, build, pack, verify, walk, commit. AR verifies a lone root, the chain one path."""

@@ -6,8 +6,6 @@ import time
 
 import torch
 
-PARTS = ("draft", "build", "pack", "target", "walk", "commit")
-
 
 class Stopwatch:
     """Times one decode; a device is waited for before every reading.
@@ -48,7 +46,7 @@ class Stopwatch:
 
     @property
     def parts_ms(self) -> tuple[float, ...]:
-        """Milliseconds of each of `PARTS` in the round that ended last; empty unless `by_part`."""
+        """Milliseconds of each of `castsim.forecast.PARTS` in the round that ended last; empty unless `by_part`."""
         return tuple(1e3 * (b - a) for a, b in zip(self._laps, self._laps[1:], strict=False))
 
     @property

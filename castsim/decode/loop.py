@@ -124,7 +124,7 @@ class Decoder:
         return Round(position, len(tree), len(rows) - 1, tuple(emitted), clock.parts_ms)
 
     def _draft(self, sequence: Sequence, policy: Policy | None) -> Marginals | None:
-        """The drafter's candidates, or None where it is not asked: AR, the last token, behind the end of its context."""
+        """The drafter's candidates; None in AR, before the last token, and behind the end of its context."""
         if policy is None or sequence.remaining == 1 or sequence.prefix + 1 >= self.drafter.positions_max:
             return None
         try:

@@ -84,9 +84,7 @@ class Sequence:
     def read(self, packed: Packed, logits_kept: int = 0) -> tuple[Tensor, Tensor | None]:
         """Logits (1, n, V), or of the last rows only, and features (1, n, layers * hidden) of the target's one pass."""
         layer_ids = () if self.context is None else self._drafter.layer_ids
-        return self._drafter.target.read(
-            packed.ids, packed.positions, packed.mask, self.cache, layer_ids, logits_kept
-        )
+        return self._drafter.target.read(packed.ids, packed.positions, packed.mask, self.cache, layer_ids, logits_kept)
 
     def commit(self, tree: Tree, rows: list[int], token: int, features: Tensor | None) -> list[int]:
         """Emit the path of `rows` and the token behind it, cut where the output ends; returns what was emitted.

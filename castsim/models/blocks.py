@@ -53,9 +53,7 @@ def block_attention(
     return attend(q, context, block, seen, within)
 
 
-def _one_block(
-    q: Tensor, context: Context, block: KeysValues, seen: Tensor | None, within: Tensor | None
-) -> Tensor:
+def _one_block(q: Tensor, context: Context, block: KeysValues, seen: Tensor | None, within: Tensor | None) -> Tensor:
     """torch's fused attention over context and block, one behind the other: the decoder's case."""
     b, _, s, h, d = q.shape
     k, v = (x.transpose(1, 2) for x in context.followed_by(KeysValues(block.k[:, 0], block.v[:, 0])))  # (B, G, P+S, D)
@@ -69,9 +67,7 @@ def _one_block(
     return mixed.transpose(1, 2).reshape(b, 1, s, h * d)
 
 
-def _many_blocks(
-    q: Tensor, context: Context, block: KeysValues, seen: Tensor | None, within: Tensor | None
-) -> Tensor:
+def _many_blocks(q: Tensor, context: Context, block: KeysValues, seen: Tensor | None, within: Tensor | None) -> Tensor:
     b, m, s, h, d = q.shape
     groups, length = context.k.shape[2], context.k.shape[1]
     rows = q.reshape(b, m, s, groups, h // groups, d).permute(0, 3, 1, 4, 2, 5)  # (B, G, M, r, S, D)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from castsim import __version__
+from castsim.errors import OptionError
 from castsim.runlog import Run
 
 
@@ -22,3 +25,29 @@ def document_head(verb: str, run: Run) -> dict[str, Any]:
 def chosen_prompts(names: dict[int, str], domain: list[str] | None) -> list[int] | None:
     """Prompts to read; None reads shards without a filter."""
     return list(names) if domain else None
+
+
+@contextmanager
+def live_extra(verb: str) -> Iterator[None]:
+    """Around imports of what needs torch.
+
+    Raises:
+        OptionError: it is not installed.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise OptionError(
+            f"{verb} needs torch and transformers ({error.name} is missing): pip install 'castsim[live]'"
+        ) from error
+
+
+@contextmanager
+def memory_told(remedy: str = "give fewer --max-new-tokens, smaller --budgets or another --device") -> Iterator[None]:
+    """A device without room is the user's to know of."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "out of memory" not in str(error) and "can't allocate memory" not in str(error):
+            raise
+        raise OptionError(f"out of memory; {remedy}") from error

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +13,11 @@ from castsim.options import choose
 from castsim.prompts import read_prompts
 from castsim.runlog import open_run
 from castsim.runparts import shard_of
-from castsim.verbs import document_head
+from castsim.verbs import document_head, live_extra, memory_told
 from replay import Policy
 from replay.policies import Measured
+
+FULL = "give a smaller --batch or another --device; whole prompts stay"
 
 
 def record(
@@ -56,7 +56,10 @@ def record(
     show.check_target(json_to, "--json")
     part = shard_of(shard) if shard else _torchrun_shard()
     policy = _logging_policy(sparse, budget) if sparse else None
-    load, run, pair = _torch_rooms()
+    with live_extra("record"):
+        from castsim import pair
+        from castsim import record as run
+        from castsim.models import load
     conversations = read_prompts(prompts or str(pair.PROMPTS), limit)
     options = run.RecordOptions(
         new_tokens=max_new_tokens,
@@ -67,12 +70,12 @@ def record(
         with_target=target_logp,
         sparse=policy,
     )
-    with _memory_told():
+    with memory_told(FULL):
         models = load.load_pair(target, drafter, dtype, device, raw, thinking)
     recorder = run.Recorder(*models, options)
     own = pair.LICENCE if (target, drafter or "pair-dflash") in pair.PAIRS and prompts is None else None
     begun = time.perf_counter()
-    with show.progress("record") as done, _memory_told():
+    with show.progress("record") as done, memory_told(FULL):
         made = run.record(recorder, conversations, out, part, licence or own, done)
     _tell(out, made, part, time.perf_counter() - begun, json_to)
 
@@ -111,31 +114,3 @@ def _torchrun_shard() -> tuple[int, int]:
     if not (rank.isdecimal() and size.isdecimal()):
         raise OptionError(f"RANK={rank} WORLD_SIZE={size}: are not what torchrun sets; unset them, or give --shard")
     return shard_of(f"{int(rank) + 1}/{size}")
-
-
-@contextmanager
-def _memory_told() -> Iterator[None]:
-    """A device without room is the user's to know of."""
-    try:
-        yield
-    except RuntimeError as error:
-        if "out of memory" not in str(error) and "can't allocate memory" not in str(error):
-            raise
-        raise OptionError("out of memory; give a smaller --batch or another --device; whole prompts stay") from error
-
-
-def _torch_rooms() -> tuple[Any, Any, Any]:
-    """The modules that need torch.
-
-    Raises:
-        OptionError: it is not installed.
-    """
-    try:
-        import castsim.models.load
-        import castsim.pair
-        import castsim.record
-    except ModuleNotFoundError as error:
-        raise OptionError(
-            f"record needs torch and transformers ({error.name} is missing): pip install 'castsim[live]'"
-        ) from error
-    return castsim.models.load, castsim.record, castsim.pair
