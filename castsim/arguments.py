@@ -96,7 +96,7 @@ Sparse = Annotated[
     str | None,
     Option("--sparse", metavar="NAME", help="Keep only the rounds that this policy plays.", show_default=False),
 ]
-Budget = Annotated[int, Option("--budget", metavar="N", min=1, help="Nonroot nodes of the --sparse policy's trees.")]
+Budget = Annotated[int, Option("--budget", metavar="N", min=1, help="Nonroot nodes of the policy's trees.")]
 TargetLogp = Annotated[bool, Option("--target-logp", help="Keep the target's log-probabilities at the candidates.")]
 Licence = Annotated[
     str | None, Option(metavar="TEXT", help="Of prompts and models, for the manifest.", show_default="the pair's own")
@@ -113,3 +113,14 @@ VerifierName = Annotated[
 ]
 NoAr = Annotated[bool, Option("--no-ar", help="Leave out autoregressive decoding, and the speedup over it.")]
 NoChain = Annotated[bool, Option("--no-chain", help="Leave out the chain, and the gain over it.")]
+PromptText = Annotated[str, Argument(metavar="PROMPT", help="What to answer.")]
+OnePolicy = Annotated[str, Option("--policy", metavar="NAME", help="Policy, or ar for autoregressive decoding.")]
+CheckLimit = Annotated[
+    int | None,
+    Option("--limit", metavar="N", min=1, help="Only so many prompts.", show_default="2 of the pair's own, else all"),
+]
+NearTie = Annotated[
+    float,
+    Option("--near-tie", metavar="X", min=0.0, help="Difference of two logits that a narrow type may turn round."),
+]
+Draws = Annotated[int, Option(metavar="N", min=1, help="Walks of each verifier on each prompt's first tree.")]

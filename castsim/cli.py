@@ -11,6 +11,8 @@ import typer
 from castsim import __version__
 from castsim.errors import CastsimError
 from castsim.verbs.calibrate import calibrate
+from castsim.verbs.check import check
+from castsim.verbs.generate import generate
 from castsim.verbs.import_log import import_log
 from castsim.verbs.live import live
 from castsim.verbs.policies import policies
@@ -40,6 +42,8 @@ def build() -> typer.Typer:
     app.command(epilog=f"Policies: {', '.join(load_policies())}. Their options: castsim policies.")(replay)
     app.command()(record)
     app.command()(live)
+    app.command()(generate)
+    app.command()(check)
     app.command()(calibrate)
     app.command("import")(import_log)
     app.command()(policies)

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from castsim.errors import OptionError
 from replay import Policy, load_policies
-from replay.policies import LARGEST
+from replay.policies import LARGEST, Measured
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,24 @@ def choose(names: Sequence[str], settings: Sequence[str]) -> list[Choice]:
                 f"--set {key}: {', '.join(wanted)} have no such option{_nearest(key, fields)}; there are {offer}"
             )
     return [_choice(known[name], pairs) for name in wanted]
+
+
+def one_policy(option: str, name: str, settings: Sequence[str], budget: int) -> Policy:
+    """The policy that a verb other than replay runs by itself.
+
+    Raises:
+        OptionError: as `choose`; several policies, or one that is measured on a finished run.
+    """
+    chosen = choose([name], settings)
+    if len(chosen) != 1:
+        raise OptionError(f"{option} {name}: give one policy")
+    try:
+        policy = chosen[0].at(budget)
+    except ValueError as error:
+        raise OptionError(f"--budget {budget}: {error}") from error
+    if isinstance(policy, Measured):
+        raise OptionError(f"{option} {name}: is measured on a finished run; give another policy")
+    return policy
 
 
 def _choice(kind: type[Policy], pairs: list[tuple[str, str]]) -> Choice:

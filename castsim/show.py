@@ -149,7 +149,7 @@ def live_table(rows: Sequence[dict[str, Any]], prompts: int) -> Table:
     over = [(key, name) for key, name in LIVE_BASELINES.items() if key in rows[0]]
     parts = list(rows[0]["shares"])
     heads = [h for _, name in over for h in (f"{name} (forecast)", "95 % interval")]
-    equal = ["rounds = replay's", *(["output = AR's"] if "prompts_equal_to_ar" in rows[0] else [])]
+    equal = [head for key, head in EQUAL.items() if any(key in row for row in rows)]
     title = f"{prompts} prompts, pooled, live (and as said before)"
     grid = table(title, "method", "N", "ms/token (forecast)", *heads, "R (replay)", "packed (replay)", *equal, *parts)
     for row in rows:
@@ -161,16 +161,23 @@ def live_table(rows: Sequence[dict[str, Any]], prompts: int) -> Table:
             *gains,
             _beside(row["committed_pooled"], row.get("committed_pooled_replay"), "{:.3f}"),
             _beside(row["packed"], row.get("packed_replay"), "{:.1f}"),
-            *(
-                _share_equal(row, key, prompts)
-                for key in ("prompts_equal_to_replay", "prompts_equal_to_ar")[: len(equal)]
-            ),
+            *(_share_equal(row, key, prompts) for key, head in EQUAL.items() if head in equal),
             *(number(row["shares"][part], "{:.1%}") for part in parts),
         )
     return grid
 
 
+def check_table(findings: Sequence[Any]) -> Table:
+    """One line a check."""
+    grid = table("Checks", "claim", "cases", "worst", "limit", "result", "where")
+    for found in findings:
+        numbers = (number(value, "{:.3g}") for value in (found.worst, found.limit))
+        grid.add_row(found.name, str(found.cases), *numbers, "pass" if found.passed else "FAIL", found.note)
+    return grid
+
+
 LIVE_BASELINES = {"speedup_over_ar": "over AR", "gain_over_chain": "over chain"}
+EQUAL = {"prompts_equal_to_replay": "rounds = replay's", "prompts_equal_to_ar": "output = AR's"}
 
 
 def _gain_cells(row: dict[str, Any], key: str) -> tuple[str, str]:

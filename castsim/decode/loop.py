@@ -108,9 +108,9 @@ class Decoder:
         """One round: see appendix C."""
         position = len(sequence.output) - 1
         clock.start()
-        marginals = self._draft(sequence, policy)
+        marginals = self.draft(sequence, policy)
         clock.lap()
-        tree = self._tree(sequence, policy, marginals)
+        tree = self.tree(sequence, policy, marginals)
         clock.lap()
         packed = sequence.packed(tree)
         clock.lap()
@@ -123,7 +123,7 @@ class Decoder:
         clock.lap()
         return Round(position, len(tree), len(rows) - 1, tuple(emitted), clock.parts_ms)
 
-    def _draft(self, sequence: Sequence, policy: Policy | None) -> Marginals | None:
+    def draft(self, sequence: Sequence, policy: Policy | None) -> Marginals | None:
         """The drafter's candidates; None in AR, before the last token, and behind the end of its context."""
         if policy is None or sequence.remaining == 1 or sequence.prefix + 1 >= self.drafter.positions_max:
             return None
@@ -132,7 +132,7 @@ class Decoder:
         except RowError as error:
             raise _not_finite(self.drafter.name, self.drafter.target.dtype) from error
 
-    def _tree(self, sequence: Sequence, policy: Policy | None, marginals: Marginals | None) -> Tree:
+    def tree(self, sequence: Sequence, policy: Policy | None, marginals: Marginals | None) -> Tree:
         """The policy's tree, without nodes that the end of the output puts out of reach."""
         if policy is None or marginals is None:
             return lone(sequence.root)

@@ -8,6 +8,7 @@ from typing import Any
 
 from castsim import __version__
 from castsim.errors import OptionError
+from castsim.prompts import Conversation, read_prompts
 from castsim.runlog import Run
 
 
@@ -40,6 +41,17 @@ def live_extra(verb: str) -> Iterator[None]:
         raise OptionError(
             f"{verb} needs torch and transformers ({error.name} is missing): pip install 'castsim[live]'"
         ) from error
+
+
+def some_prompts(name: str | None, limit: int | None, few: int) -> list[Conversation]:
+    """The prompts asked for; without a name `limit` or a few of the pair's own, spread over all of them."""
+    from castsim.pair import PROMPTS
+
+    if name is not None:
+        return read_prompts(name, limit)
+    own = read_prompts(str(PROMPTS))
+    count = min(limit or few, len(own))
+    return own[:: len(own) // count][:count]
 
 
 @contextmanager

@@ -10,9 +10,9 @@ from castsim.decodes import Method, live_rows
 from castsim.forecast import PARTS
 from castsim.manifest import Facts
 from castsim.options import Choice, budgets_of, choose
-from castsim.prompts import Conversation, read_prompts
+from castsim.prompts import Conversation
 from castsim.score import BASELINE
-from castsim.verbs import live_extra, memory_told
+from castsim.verbs import live_extra, memory_told, some_prompts
 
 OWN_PROMPTS = 6  # of the pair's 60, spread over its domains, for a run without --prompts
 
@@ -59,7 +59,7 @@ def live(
         from castsim.models.sampling import Sampling
         from castsim.record import Recorder, RecordOptions
     sampling = Sampling(temperature, top_k, top_p)
-    talk = run.first_turns(_prompts(prompts, limit))
+    talk = run.first_turns(some_prompts(prompts, limit, OWN_PROMPTS))
     with memory_told():
         bound, chat = load_pair(target, drafter, dtype, device, raw, thinking)
     options = RecordOptions(max_new_tokens, rank_kept, sampling=sampling, seed=seed)
@@ -69,16 +69,6 @@ def live(
     with show.progress("live") as done, memory_told():
         found = run.live(recorder, decoder, talk, methods, run.LiveOptions(max_new_tokens, repeats, seed), done)
     _tell(methods, talk, found, verifier if temperature else "greedy", seed, json_to)
-
-
-def _prompts(name: str | None, limit: int | None) -> list[Conversation]:
-    """The prompts asked for; of the pair's own a few, spread over all of them."""
-    from castsim.pair import PROMPTS
-
-    if name is not None:
-        return read_prompts(name, limit)
-    own = read_prompts(str(PROMPTS))
-    return own[:: max(len(own) // (limit or OWN_PROMPTS), 1)][: limit or OWN_PROMPTS]
 
 
 def _methods(choices: list[Choice], budgets: tuple[int, ...], ar: bool, chain: int | None) -> list[Method]:
@@ -111,8 +101,8 @@ def _caveats(facts: Facts, rows: list[dict[str, Any]], prompts: int, verifier: s
     exact = facts.dtype == "float32" and verifier != "recursive"
     lines = [
         f"{prompts} prompts, up to {facts.new_tokens} tokens, {facts.dtype} on {facts.device}, {verifier}; in brackets "
-        "what was said before: R, rows and rounds by the walked replay of a dense log of the same prompts, times by the "
-        "replay's rounds and the medians of a profiled pass.",
+        "what was said before: R, rows and rounds by the walked replay of a dense log of the same prompts, times by "
+        "the replay's rounds and the medians of a profiled pass.",
         "ms/token: the window opens before the first verification, behind prefill and the first draft, and closes at "
         "the end of the output; tokens without the one that prefill gave; all prompts pooled, medians of the repeats.",
         "Shares are of the profiled pass. Intervals: 2,000 paired draws of prompts.",

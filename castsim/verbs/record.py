@@ -9,13 +9,11 @@ from typing import Any
 
 from castsim import __version__, arguments, show
 from castsim.errors import OptionError
-from castsim.options import choose
+from castsim.options import one_policy
 from castsim.prompts import read_prompts
 from castsim.runlog import open_run
 from castsim.runparts import shard_of
 from castsim.verbs import document_head, live_extra, memory_told
-from replay import Policy
-from replay.policies import Measured
 
 FULL = "give a smaller --batch or another --device; whole prompts stay"
 
@@ -55,7 +53,7 @@ def record(
     """
     show.check_target(json_to, "--json")
     part = shard_of(shard) if shard else _torchrun_shard()
-    policy = _logging_policy(sparse, budget) if sparse else None
+    policy = one_policy("--sparse", sparse, [], budget) if sparse else None
     with live_extra("record"):
         from castsim import pair
         from castsim import record as run
@@ -93,19 +91,6 @@ def _tell(out: Path, recorded: Any, part: tuple[int, int], seconds: float, json_
     grid.add_row(facts.layout, *map(str, cells))
     notes = [*facts.notes, f"Replay it: castsim replay {out}"]
     show.emit({**document_head("record", made), "whole": True, "seconds": seconds}, [grid], notes, json_to)
-
-
-def _logging_policy(name: str, budget: int) -> Policy:
-    chosen = choose([name], [])
-    if len(chosen) != 1:
-        raise OptionError(f"--sparse {name}: give one policy")
-    try:
-        policy = chosen[0].at(budget)
-    except ValueError as error:
-        raise OptionError(f"--budget {budget}: {error}") from error
-    if isinstance(policy, Measured):
-        raise OptionError(f"--sparse {name}: is measured on a finished run; give another policy")
-    return policy
 
 
 def _torchrun_shard() -> tuple[int, int]:
