@@ -24,12 +24,18 @@ class Context(Protocol):
     """Keys and values of a context, whole or growing."""
 
     @property
-    def k(self) -> Tensor: ...
+    def k(self) -> Tensor:
+        """(B, P, G, D)."""
+        ...
 
     @property
-    def v(self) -> Tensor: ...
+    def v(self) -> Tensor:
+        """(B, P, G, D)."""
+        ...
 
-    def followed_by(self, block: KeysValues) -> KeysValues: ...
+    def followed_by(self, block: KeysValues) -> KeysValues:
+        """Both, one behind the other."""
+        ...
 
 
 def block_attention(
