@@ -18,6 +18,7 @@ from castsim.decode.loop import Decoder
 from castsim.decode.sequence import Sequence as Decoding
 from castsim.decode.walk import RandomDice
 from castsim.models.drafter import Drafter
+from castsim.models.growing import Grown
 from replay.policies.topn import TopN
 
 ROUNDS = (1, 10, 50)  # after which the caches are compared
@@ -117,9 +118,7 @@ def held(sequence: Decoding) -> list[Tensor]:
 
 
 def _context(context: Any) -> list[Tensor]:
-    if isinstance(context, list):
-        return [rows for layer in context for rows in (layer.k, layer.v)]
-    return [context.joined, context.residual, context.keys_values.k, context.keys_values.v]
+    return [value.rows() for value in vars(context).values() if isinstance(value, Grown)]
 
 
 def _leaves(tree: Tree) -> list[list[int]]:

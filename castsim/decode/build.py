@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from replay.forest import Forest
-from replay.policies import Policy
+from replay.policies import BestFirst, Policy
 from replay.rounds import Marginals
 
 
@@ -90,6 +90,15 @@ def tree_of(forest: Forest, marginals: Marginals, root: int) -> Tree:
         np.append(np.int32(0), depth),
         np.append(1.0, proposal),
     )
+
+
+@cache
+def ranks_used(policy: Policy, rank_kept: int) -> int:
+    """How many of the candidates of a position a policy looks at: all, or as many as its universe has."""
+    if not isinstance(policy, BestFirst):
+        return rank_kept
+    token = np.arange(rank_kept)[None, None]
+    return policy.universe(Marginals(token, np.full(token.shape, -np.log(rank_kept)))).rank_kept
 
 
 @cache

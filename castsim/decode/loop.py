@@ -8,7 +8,7 @@ from functools import cached_property
 
 import torch
 
-from castsim.decode.build import Tree, build, lone
+from castsim.decode.build import Tree, build, lone, ranks_used
 from castsim.decode.clock import Stopwatch
 from castsim.decode.sequence import Sequence
 from castsim.decode.walk import VERIFIERS, NotFiniteError, Verifier, greedy, walk
@@ -128,7 +128,7 @@ class Decoder:
         if policy is None or sequence.remaining == 1 or sequence.prefix + 1 >= self.drafter.positions_max:
             return None
         try:
-            return candidates(self.drafter, sequence.draft_logits(), self.rank_kept)
+            return candidates(self.drafter, sequence.draft_logits(), ranks_used(policy, self.rank_kept))
         except RowError as error:
             raise _not_finite(self.drafter.name, self.drafter.target.dtype) from error
 

@@ -39,7 +39,7 @@ class Sequence:
         self.begin, self.limit = len(prompt), limit
         self.finish: str | None = None
         self.cache = KeyValueCache(drafter.target.layers, room + max(rows, 0))
-        self.context: Any = drafter.growing(room + drafter.depth_max + 1) if rows > 1 else None
+        self.context: Any = drafter.growing(room) if rows > 1 else None
         self._drafter, self._windows, self._eos_ids = drafter, windows, frozenset(eos_ids)
         self._ids = torch.zeros(1, room, dtype=torch.int64, device=drafter.target.device)
         self._ids[0, : self.begin] = torch.tensor(self.tokens)
@@ -73,8 +73,7 @@ class Sequence:
 
     def draft_logits(self) -> Tensor:
         """Logits (L, draft vocabulary) of the tokens behind the root."""
-        anchor = torch.tensor([[self.prefix]], device=self._ids.device)
-        return self._drafter.logits(self.context, self._ids, anchor)[0, 0]
+        return self._drafter.draft(self.context, self._ids)
 
     def packed(self, tree: Tree) -> Packed:
         """A tree behind the prefix."""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from castsim.decode.build import Tree
-from castsim.models.sampling import Sampling, draw, law
+from castsim.models.sampling import Sampling, draw, first, law
 from replay.verify import Dice, accept_sibling
 
 Chooser = Callable[[int], int]  # row -> the token behind its prefix
@@ -38,13 +38,12 @@ def walk(tree: Tree, choose: Chooser) -> tuple[list[int], int]:
 def greedy(tree: Tree, logits: Tensor, sampling: Sampling, dice: Dice) -> Chooser:
     """The target's first choice at each row; of equal ones the smallest id."""
     if logits.is_cuda:  # one transfer; on a CPU a row is had when it is asked for
-        token = logits.argmax(dim=-1)
-        best = torch.stack([token, torch.isfinite(logits.amax(dim=-1))]).tolist()
+        best = torch.stack([first(logits), torch.isfinite(logits.amax(dim=-1))]).tolist()
         return lambda row: _finite(best[0][row], best[1][row])
 
     def choose(row: int) -> int:
-        value, token = logits[row].max(dim=0)
-        return _finite(int(token), math.isfinite(value))
+        token = int(first(logits[row]))
+        return _finite(token, math.isfinite(logits[row, token]))
 
     return choose
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import scaled_dot_product_attention
 
 
 class KeysValues(NamedTuple):
@@ -15,32 +14,8 @@ class KeysValues(NamedTuple):
     k: Tensor
     v: Tensor
 
-    def followed_by(self, block: KeysValues) -> KeysValues:
-        """Both, one behind the other."""
-        return KeysValues(torch.cat([self.k, block.k], dim=1), torch.cat([self.v, block.v], dim=1))
 
-
-class Context(Protocol):
-    """Keys and values of a context, whole or growing."""
-
-    @property
-    def k(self) -> Tensor:
-        """(B, P, G, D)."""
-        ...
-
-    @property
-    def v(self) -> Tensor:
-        """(B, P, G, D)."""
-        ...
-
-    def followed_by(self, block: KeysValues) -> KeysValues:
-        """Both, one behind the other."""
-        ...
-
-
-def block_attention(
-    q: Tensor, context: Context, block: KeysValues, seen: Tensor | None, within: Tensor | None
-) -> Tensor:
+def block_attention(q: Tensor, context: KeysValues, block: KeysValues, seen: Tensor, within: Tensor) -> Tensor:
     """Attention of M blocks of S rows: each row sees some of the context and some of its own block, no other block.
 
     Equal to one masked attention over context and all blocks, without the M - 1 blocks that no row sees.
@@ -49,31 +24,12 @@ def block_attention(
         q: (B, M, S, H, D) queries; H is a multiple of the G key-value heads.
         context: (B, P, G, D) each.
         block: (B, M, S, G, D) each.
-        seen: (B, M, S or 1, P) bool, True where a row sees a context row; None: all do.
+        seen: (B, M, S or 1, P) bool, True where a row sees a context row.
         within: (S, S) bool, the same for the rows of a block; each row sees one row at least.
 
     Returns:
         (B, M, S, H * D)
     """
-    attend = _one_block if q.shape[1] == 1 else _many_blocks
-    return attend(q, context, block, seen, within)
-
-
-def _one_block(q: Tensor, context: Context, block: KeysValues, seen: Tensor | None, within: Tensor | None) -> Tensor:
-    """torch's fused attention over context and block, one behind the other: the decoder's case."""
-    b, _, s, h, d = q.shape
-    k, v = (x.transpose(1, 2) for x in context.followed_by(KeysValues(block.k[:, 0], block.v[:, 0])))  # (B, G, P+S, D)
-    mask = None
-    if seen is not None or within is not None:
-        far = q.new_ones(b, 1, s, k.shape[2] - s, dtype=torch.bool) if seen is None else seen.expand(b, 1, s, -1)
-        own = q.new_ones(s, s, dtype=torch.bool) if within is None else within
-        mask = torch.cat([far, own.expand(b, 1, s, s)], dim=-1)
-        k, v = (x.repeat_interleave(h // x.shape[1], dim=1) for x in (k, v))  # GPUs fuse grouped heads or a mask
-    mixed = scaled_dot_product_attention(q[:, 0].transpose(1, 2), k, v, mask, enable_gqa=mask is None)
-    return mixed.transpose(1, 2).reshape(b, 1, s, h * d)
-
-
-def _many_blocks(q: Tensor, context: Context, block: KeysValues, seen: Tensor | None, within: Tensor | None) -> Tensor:
     b, m, s, h, d = q.shape
     groups, length = context.k.shape[2], context.k.shape[1]
     rows = q.reshape(b, m, s, groups, h // groups, d).permute(0, 3, 1, 4, 2, 5)  # (B, G, M, r, S, D)
@@ -82,11 +38,8 @@ def _many_blocks(q: Tensor, context: Context, block: KeysValues, seen: Tensor | 
     far_k, far_v = context.k.transpose(1, 2), context.v.transpose(1, 2)  # (B, G, P, D)
 
     far = (rows.reshape(b, groups, -1, d) @ far_k.mT).reshape(*rows.shape[:-1], length)
-    own = rows @ own_k.mT
-    if seen is not None:
-        far = far.masked_fill(~seen[:, None, :, None], -torch.inf)
-    if within is not None:
-        own = own.masked_fill(~within, -torch.inf)
+    far = far.masked_fill(~seen[:, None, :, None], -torch.inf)
+    own = (rows @ own_k.mT).masked_fill(~within, -torch.inf)
     weight = torch.cat([far, own], dim=-1).softmax(dim=-1, dtype=torch.float32).to(q.dtype)
     far, own = weight.split([length, s], dim=-1)
     mixed = (far.reshape(b, groups, -1, length) @ far_v).reshape(rows.shape) + own @ own_v

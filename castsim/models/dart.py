@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from castsim.models.blocks import Context, KeysValues, Mlp, block_attention, rotated
+from castsim.models.blocks import KeysValues, Mlp, block_attention, rotated
 from castsim.models.config import DartConfig
 
 
@@ -85,7 +85,7 @@ class Dart(nn.Module):
         place = torch.arange(begin, begin + joined.shape[1], device=joined.device)
         return self.midlayer.self_attn.keys_values(joined, place.expand(joined.shape[:2]))
 
-    def forward(self, joined: Tensor, residual: Tensor, anchor: Tensor, context: Context) -> Tensor:
+    def forward(self, joined: Tensor, residual: Tensor, anchor: Tensor, context: KeysValues) -> Tensor:
         """Logits (B, M, L, draft vocabulary) of the L tokens behind each root.
 
         Args:

@@ -6,8 +6,6 @@ runs beside this module; the code is our own, so that many blocks can share one 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,9 +13,8 @@ from torch import Tensor, nn
 from transformers import Qwen3Config
 from transformers.models.qwen3.modeling_qwen3 import Qwen3RotaryEmbedding
 
-from castsim.models.blocks import Context, KeysValues, Mlp, block_attention, rotated
+from castsim.models.blocks import KeysValues, Mlp, block_attention, rotated
 from castsim.models.config import DraftConfig
-from castsim.models.growing import GrownKeysValues
 
 
 class Attention(nn.Module):
@@ -41,12 +38,7 @@ class Attention(nn.Module):
         return KeysValues(rotated(self.k_norm(k), *turn), v)
 
     def forward(
-        self,
-        x: Tensor,
-        turn: tuple[Tensor, Tensor],
-        context: Context,
-        seen: Tensor | None,
-        within: Tensor | None,
+        self, x: Tensor, turn: tuple[Tensor, Tensor], context: KeysValues, seen: Tensor, within: Tensor
     ) -> Tensor:
         """(B, M, S, hidden) to the same."""
         q = rotated(self.q_norm(self.q_proj(x).unflatten(-1, (-1, self.width))), *turn)
@@ -90,33 +82,18 @@ class DFlash(nn.Module):
 
     def context(self, features: Tensor, begin: int = 0) -> list[KeysValues]:
         """Keys and values, a pair a layer, of target features (B, P, layers * hidden) at positions from `begin`."""
-        x, turn = self._read(features, begin)
+        x = self.hidden_norm(self.fc(features))
+        place = torch.arange(begin, begin + x.shape[1], device=x.device)[None]
+        turn = self.rotary_emb(x, place)
         return [layer.self_attn.keys_values(x, turn) for layer in self.layers]
 
-    def stacked(self) -> StackedContext:
-        """What `context` computes, of all layers in one product; it holds a copy of the weights as they are now."""
-        attention = [layer.self_attn for layer in self.layers]
-        projections = [project for a in attention for project in (a.k_proj, a.v_proj)]
-        bias = [p.bias for p in projections if p.bias is not None]
-        return StackedContext(
-            self,
-            torch.cat([p.weight for p in projections]).detach(),
-            torch.cat(bias).detach() if bias else None,
-            torch.stack([a.k_norm.weight for a in attention]).detach()[:, None],
-        )
-
-    def _read(self, features: Tensor, begin: int) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Projected features (B, P, hidden), and how their places turn them."""
-        x = self.hidden_norm(self.fc(features))
-        return x, self.rotary_emb(x, torch.arange(begin, begin + x.shape[1], device=x.device)[None])
-
-    def forward(self, rows: Tensor, anchor: Tensor, context: Sequence[Context]) -> Tensor:
+    def forward(self, rows: Tensor, anchor: Tensor, context: list[KeysValues]) -> Tensor:
         """Hidden states of blocks.
 
         Args:
             rows: (B, M, S, hidden) embeddings of root and mask tokens.
             anchor: (B, M) position of each block's root; the block sees the context before it.
-            context: from `context`, at positions from 0; a growing one ends at the root, so it is for one block.
+            context: from `context`, at positions from 0.
 
         Returns:
             (B, M, S, hidden); row j belongs to the token j places behind the root.
@@ -124,50 +101,14 @@ class DFlash(nn.Module):
         x, ahead = rows, torch.arange(rows.shape[2], device=rows.device)
         place = anchor[..., None] + ahead  # (B, M, S)
         turn = tuple(t.unflatten(1, place.shape[1:]) for t in self.rotary_emb(rows, place.flatten(1)))
-        for layer, keys_values, sight in zip(self.layers, context, self.config.sight, strict=True):
-            x = layer(x, turn, keys_values, *_seen(sight, anchor, place, keys_values))
+        before = torch.arange(context[0].k.shape[1], device=rows.device)
+        for layer, keys_values, (causal, window) in zip(self.layers, context, self.config.sight, strict=True):
+            seen = before < anchor[..., None, None]
+            within = torch.ones(len(ahead), len(ahead), dtype=torch.bool, device=rows.device)
+            if window is not None:
+                seen = seen & (place[..., None] - before < window)
+                within = (ahead[:, None] - ahead).abs() < window
+            if causal:
+                within = within & (ahead <= ahead[:, None])
+            x = layer(x, turn, keys_values, seen, within)
         return self.norm(x)
-
-
-@dataclass(frozen=True)
-class StackedContext:
-    """Keys and values of committed features for all layers of a head at once.
-
-    Attributes:
-        weight, bias: of the key and value projections, layer after layer; (layers * 2 * G * D, hidden).
-        k_norm: (layers, 1, D).
-    """
-
-    head: DFlash
-    weight: Tensor
-    bias: Tensor | None
-    k_norm: Tensor
-
-    def __call__(self, features: Tensor, begin: int) -> Tensor:
-        """(layers, 2, B, P, G, D) of features (B, P, layers * hidden) at positions from `begin`."""
-        x, (cos, sin) = self.head._read(features, begin)
-        layers, _, width = self.k_norm.shape
-        both = nn.functional.linear(x, self.weight, self.bias).view(*x.shape[:2], layers, 2, -1, width)
-        eps = self.head.layers[0].self_attn.k_norm.eps
-        k = nn.functional.rms_norm(both[:, :, :, 0], (width,), None, eps) * self.k_norm
-        both[:, :, :, 0] = rotated(k, cos[:, :, None], sin[:, :, None])
-        return both.permute(2, 3, 0, 1, 4, 5)
-
-
-def _seen(
-    sight: tuple[bool, int | None], anchor: Tensor, place: Tensor, context: Context
-) -> tuple[Tensor | None, Tensor | None]:
-    """What rows see of the context and of their block, as `block_attention` takes it."""
-    causal, window = sight
-    ahead, seen, within = torch.arange(place.shape[2], device=place.device), None, None
-    before = torch.arange(context.k.shape[1], device=place.device)
-    if not isinstance(context, GrownKeysValues):  # which ends at the root
-        seen = before < anchor[..., None, None]
-    if window is not None:
-        near = place[..., None] - before < window
-        seen = near if seen is None else seen & near
-        within = (ahead[:, None] - ahead).abs() < window
-    if causal:
-        past = ahead <= ahead[:, None]
-        within = past if within is None else within & past
-    return seen, within

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,12 +12,13 @@ import torch
 from torch import Tensor
 
 from castsim.errors import ModelError, in_one_line
-from castsim.models.blocks import Context, KeysValues
+from castsim.models.blocks import KeysValues
 from castsim.models.config import COPY, dart_config, dflash_config, is_dart
 from castsim.models.dart import Dart
-from castsim.models.dflash import DFlash, StackedContext
+from castsim.models.dflash import DFlash
 from castsim.models.files import model_folder, read_config, read_weights, revision
-from castsim.models.growing import Grown, GrownDartContext, GrownKeysValues
+from castsim.models.fused import FusedContext, FusedDFlash, fused
+from castsim.models.growing import Grown, GrownDartContext
 from castsim.models.target import Target
 
 NOT_OURS = ("embed_tokens.", "lm_head.", "rotary_emb.")  # the target's, or computed; some checkpoints carry copies
@@ -50,15 +51,22 @@ class Drafter(Protocol):
         """Append rows to a growing context, in place.
 
         Args:
-            features: (B, n, layers * hidden) of the tokens that follow those in the context.
-            tokens: (B, n) ids, each the one behind a row's own.
+            features: (1, n, layers * hidden) of the tokens that follow those in the context.
+            tokens: (1, n) ids, each the one behind a row's own.
+        """
+
+    def draft(self, context: Any, tokens: Tensor) -> Tensor:
+        """Logits (L, draft vocabulary) of the tokens behind the root, which stands where a growing context ends.
+
+        Args:
+            tokens: (1, P + 1 or more) ids of the sequence.
         """
 
     def logits(self, context: Any, tokens: Tensor, anchor: Tensor) -> Tensor:
         """Logits (B, M, L, draft vocabulary) of the L tokens behind the roots at positions `anchor` (B, M).
 
         Args:
-            context: from `context`, or one that has grown.
+            context: from `context`.
             tokens: (B, P + 1 or more) ids of the sequence.
         """
 
@@ -98,27 +106,40 @@ class DFlashDrafter:
         return self.head.context(features)
 
     @cached_property
-    def _stacked(self) -> StackedContext:
-        return self.head.stacked()
+    def _fused(self) -> FusedDFlash:
+        return fused(self.head)
 
-    def growing(self, capacity: int) -> list[GrownKeysValues]:
+    @cached_property
+    def _masks(self) -> Tensor:
+        return torch.full((self.depth_max,), self.head.config.mask_token_id, device=self.target.device)
+
+    def growing(self, capacity: int) -> FusedContext:
         """See `Drafter`."""
-        grown = Grown(capacity, axis=3)
-        return [GrownKeysValues(grown, layer) for layer in range(len(self.head.layers))]
+        return self._fused.growing(capacity + self.depth_max + 1)  # a block stands behind the last row
 
-    def extend(self, context: list[GrownKeysValues], features: Tensor, tokens: Tensor) -> None:
+    def extend(self, context: FusedContext, features: Tensor, tokens: Tensor) -> None:
         """See `Drafter`; `tokens` are not used."""
-        grown = context[0].grown
-        grown.append(self._stacked(features, grown.length))
+        self._fused.extend(context, features[0])
 
-    def logits(self, context: Sequence[Context], tokens: Tensor, anchor: Tensor) -> Tensor:
+    def draft(self, context: FusedContext, tokens: Tensor) -> Tensor:
+        """See `Drafter`."""
+        block = torch.cat([tokens[0, context.grown.length : context.grown.length + 1], self._masks])
+        hidden = self._fused(self.target.embed(block) * self.head.config.embedding_scale, context)
+        return self._logits(hidden[1:])
+
+    def logits(self, context: list[KeysValues], tokens: Tensor, anchor: Tensor) -> Tensor:
         """See `Drafter`. Slot 0 of a block holds the root, all others the mask token."""
         config = self.head.config
         root = tokens.gather(1, anchor)[..., None]  # (B, M, 1)
         block = torch.cat([root, root.new_full((*anchor.shape, self.depth_max), config.mask_token_id)], dim=-1)
         rows = self.target.embed(block) * config.embedding_scale
-        hidden = self.head(rows, anchor, context)[:, :, 1:]
-        logits = self.target.head(hidden) * config.output_multiplier
+        return self._logits(self.head(rows, anchor, context)[:, :, 1:])
+
+    def _logits(self, hidden: Tensor) -> Tensor:
+        config = self.head.config
+        logits = self.target.head(hidden)
+        if config.output_multiplier != 1.0:
+            logits = logits * config.output_multiplier
         return logits if config.softcap is None else torch.tanh(logits / config.softcap) * config.softcap
 
 
@@ -174,15 +195,20 @@ class DartDrafter:
 
     def growing(self, capacity: int) -> GrownDartContext:
         """See `Drafter`."""
-        return GrownDartContext(Grown(capacity, 1), Grown(capacity, 1), GrownKeysValues(Grown(capacity, 3)))
+        return GrownDartContext(Grown(capacity, axis=1), Grown(capacity, axis=1), Grown(capacity, axis=2))
 
     def extend(self, context: GrownDartContext, features: Tensor, tokens: Tensor) -> None:
         """See `Drafter`."""
         joined, residual = self.head.rows(features, self.target.embed(tokens))
         new = self.head.context(joined, context.joined_rows.length)
-        context.keys_values.grown.append(torch.stack(new)[None])
+        context.keys_values_rows.append(torch.stack(new))
         context.joined_rows.append(joined)
         context.residual_rows.append(residual)
+
+    def draft(self, context: GrownDartContext, tokens: Tensor) -> Tensor:
+        """See `Drafter`."""
+        anchor = torch.tensor([[context.joined_rows.length]], device=tokens.device)
+        return self.logits(context, tokens, anchor)[0, 0]
 
     def logits(self, context: DartContext | GrownDartContext, tokens: Tensor, anchor: Tensor) -> Tensor:
         """See `Drafter`; a root needs a token before it."""

@@ -33,37 +33,12 @@ class Grown:
 
 
 @dataclass(frozen=True)
-class GrownKeysValues:
-    """Keys and values of one layer in a tensor of all layers that grows, (layers, 2, B, P, G, D)."""
-
-    grown: Grown
-    layer: int = 0
-
-    @property
-    def k(self) -> Tensor:
-        """(B, P, G, D)."""
-        return self.grown.rows()[self.layer, 0]
-
-    @property
-    def v(self) -> Tensor:
-        """(B, P, G, D)."""
-        return self.grown.rows()[self.layer, 1]
-
-    def followed_by(self, block: KeysValues) -> KeysValues:
-        """See `KeysValues`; without a copy of what is there: the block stands behind it until the next one does."""
-        both = self.grown.rows(block.k.shape[1])[self.layer]  # (2, B, P + S, G, D)
-        for place, rows in zip(both, block, strict=True):
-            place[:, self.grown.length :] = rows
-        return KeysValues(*both)
-
-
-@dataclass(frozen=True)
 class GrownDartContext:
     """`DartContext` that grows."""
 
     joined_rows: Grown
     residual_rows: Grown
-    keys_values: GrownKeysValues
+    keys_values_rows: Grown
 
     @property
     def joined(self) -> Tensor:
@@ -74,3 +49,8 @@ class GrownDartContext:
     def residual(self) -> Tensor:
         """(B, P, hidden)."""
         return self.residual_rows.rows()
+
+    @property
+    def keys_values(self) -> KeysValues:
+        """(B, P, G, D) each."""
+        return KeysValues(*self.keys_values_rows.rows())

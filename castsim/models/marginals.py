@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from castsim.models.drafter import Drafter
+from castsim.models.sampling import first
 from replay.rounds import Marginals
 
 ROWS_IN_PASS = 512  # block rows of one drafter pass: enough to fill a matrix product, few enough to stay in the cache
@@ -80,6 +81,9 @@ def candidates(drafter: Drafter, logits: Tensor, rank_kept: int) -> Marginals:
     """
     logq = logits.float().log_softmax(dim=-1)
     kept = min(rank_kept, logq.shape[-1])
+    if kept == 1 and drafter.token_of is None:  # the chain needs no more, and no sorting
+        token = first(logq)[:, None]
+        return Marginals(token.cpu().numpy()[None], logq.gather(-1, token).cpu().numpy()[None])
     score, column = logq.topk(min(kept + 1, logq.shape[-1]), dim=-1)
     found, cut = score.cpu().numpy(), slice(kept)
     if (found[:, kept:] == found[:, kept - 1 : kept]).any():  # a tie at the cut: the smaller ids are kept
