@@ -11,6 +11,7 @@ import torch
 from castsim.decode.build import Tree, build, lone, ranks_used
 from castsim.decode.clock import Stopwatch
 from castsim.decode.sequence import Sequence
+from castsim.decode.trial import require_trees
 from castsim.decode.walk import VERIFIERS, NotFiniteError, Verifier, greedy, walk
 from castsim.errors import ModelError, OptionError
 from castsim.models.attention import Windows, windows_of
@@ -67,8 +68,10 @@ class Decoder:
 
     @cached_property
     def windows(self) -> Windows:
-        """The kinds of attention of the target."""
-        return windows_of(self.drafter.target.model, self.drafter.target.name)
+        """The kinds of attention of the target, which a small tree has tried."""
+        found = windows_of(self.drafter.target.model, self.drafter.target.name)
+        require_trees(self.drafter.target, found)
+        return found
 
     @property
     def verify(self) -> Verifier:
@@ -81,7 +84,7 @@ class Decoder:
         The prompt is read up to its last token, and a round without a draft emits the first token of the output.
 
         Raises:
-            ModelError: a target whose layers keep no keys and values, or numbers that are not finite.
+            ModelError: numbers that are not finite.
         """
         target = self.drafter.target
         limit = min(new_tokens, target.positions_max - len(prompt))
@@ -90,8 +93,6 @@ class Decoder:
             sequence = Sequence(self.drafter, self.windows, prompt, limit, self.eos_ids, rows)
             sequence.prefill()
         self.round(sequence, None, dice, Stopwatch(target.device))
-        if sequence.cache.layers_filled < target.layers:
-            raise ModelError(target.name, "has layers that keep no keys and values", "use another target")
         return sequence
 
     def rounds(
