@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
@@ -129,3 +130,42 @@ def saved_pair(folder: Path, config: dict | None = None, **changes) -> tuple[Pat
 def loaded(pair: tuple[Path, Path], dtype: torch.dtype = torch.float32):
     """The drafter of a saved pair, bound to its target."""
     return load_drafter(str(pair[1]), load_target(str(pair[0]), dtype, "cpu"))
+
+
+class HalfRight:
+    """A head that knows what comes and says it, at a rank that differs by position; now and then it does not.
+
+    A random head is hardly ever right, so a decoder behind it hardly ever accepts. This one draws its own logits first
+    and lifts the true token among them, so contexts are kept as they would be. One sequence at a time.
+    """
+
+    def __init__(self, drafter, tokens, seed=0, ranks=(*[0] * 6, 1, 2, None)):
+        self.drafter, self.truth, self.seed, self.ranks = drafter, list(tokens), seed, ranks
+        self.length = 0  # rows of the context
+
+    def __getattr__(self, name):
+        return getattr(self.drafter, name)
+
+    def growing(self, capacity):
+        self.length = 0
+        return self.drafter.growing(capacity)
+
+    def extend(self, context, features, tokens):
+        self.length += features.shape[1]
+        self.drafter.extend(context, features, tokens)
+
+    def draft(self, context, tokens):
+        logits = self.drafter.draft(context, tokens).clone()
+        for depth, token in enumerate(self.truth[self.length + 1 :][: self.depth_max]):
+            dice = np.random.default_rng([self.seed, self.length, depth])
+            rank, column = self.ranks[dice.integers(len(self.ranks))], self._column(token)
+            if rank is not None and column is not None:
+                before = dice.choice(np.delete(np.arange(logits.shape[-1]), column), rank, replace=False)
+                logits[depth, [*before, column]] = logits[depth].max() + 3 * torch.arange(rank + 1, 0, -1)
+        return logits
+
+    def _column(self, token):
+        if self.token_of is None:
+            return token
+        found = torch.nonzero(self.token_of == token)
+        return int(found[0]) if len(found) else None
