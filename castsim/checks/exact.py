@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -23,6 +24,7 @@ from replay.policies.topn import TopN
 
 ROUNDS = (1, 10, 50)  # after which the caches are compared
 TREE = TopN(31)
+HUGE = 1e30  # stands for what is no number, which JSON has not
 
 
 def cast(drafter: Drafter, dtype: torch.dtype) -> Drafter:
@@ -137,5 +139,6 @@ def _leaves(tree: Tree) -> list[list[int]]:
 
 
 def _deviation(found: Tensor, expected: Tensor) -> float:
-    """Largest difference, relative to the largest value."""
-    return float((found - expected).abs().max() / expected.abs().max())
+    """Largest difference, relative to the largest value; huge where a value is not finite."""
+    apart = float((found - expected).abs().max() / expected.abs().max().clamp(min=1e-30))
+    return apart if math.isfinite(apart) else HUGE

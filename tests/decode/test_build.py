@@ -75,3 +75,62 @@ def test_a_policy_says_how_many_ranks_it_looks_at():
     assert ranks_used(POLICIES["chain"](15), 16) == 1
     assert ranks_used(TopN(63, rank_cap=4), 16) == 4 and ranks_used(TopN(63, rank_cap=99), 16) == 16
     assert ranks_used(POLICIES["full"](63), 16) == 16 and ranks_used(POLICIES["jetspec"](63), 16) == 16
+
+
+def paths(tree):
+    """Tokens from the root to each row; a parent that is another node of the same depth would show."""
+    found = [(int(tree.token[0]),)]
+    for row in range(1, len(tree)):
+        found.append((*found[tree.parent[row]], int(tree.token[row])))
+    return found
+
+
+@given(ROUND, st.integers(0, 6))
+def test_a_cut_keeps_the_path_of_every_node_it_keeps(marginals, depth):
+    whole = build(TopN(40), marginals, 9)
+    cut = whole.down_to(depth)
+    assert paths(cut) == [path for path in paths(whole) if len(path) <= depth + 1]
+    assert cut.proposal.tolist() == whole.proposal[whole.depth <= depth].tolist()
+
+
+@st.composite
+def parents(draw):
+    """Parents of any tree, the root's -1 first."""
+    return [-1, *(draw(st.integers(0, row - 1)) for row in range(1, draw(st.integers(1, 30))))]
+
+
+@given(parents())
+def test_the_mask_of_any_tree_is_the_same_without_the_compiled_helper(parent):
+    """Trees of no policy: best-first order is one order among many."""
+    rows = np.zeros(len(parent))
+    tree = Tree(rows.astype(int), np.array(parent, np.int32), rows.astype(np.int32), rows)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(room, "compiled", lambda: None)
+        slow = tree.sight
+    assert np.array_equal(tree.sight, slow) and tree.sight.dtype == slow.dtype == np.float32
+
+
+def flat(depth, rank):
+    token = np.tile(10 + np.arange(rank), (1, depth, 1))
+    return Marginals(token, np.full(token.shape, -np.log(rank)))
+
+
+@pytest.mark.parametrize("depth, rank, nodes", [(1, 1, 1), (1, 3, 3), (4, 1, 4), (2, 2, 6)])
+def test_a_budget_beyond_the_universe_gives_all_there_is_and_once(depth, rank, nodes):
+    """Scenario 17: no padding, so that a cost model sees the real width."""
+    tree = build(TopN(63), flat(depth, rank), 9)
+    assert len(tree) == 1 + nodes == len(set(paths(tree)))
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("depth, rank", [(1, 1), (1, 3), (4, 1), (2, 2)])
+def test_every_policy_fits_a_universe_smaller_than_its_budget(name, depth, rank):
+    policy, marginals = POLICIES[name](63), flat(depth, rank)
+    tree = build(policy, marginals, 9)
+    assert_same(tree, tree_of(policy(marginals), marginals, 9))
+    assert len(set(paths(tree))) == len(tree)
+
+
+def test_one_rank_makes_the_chain():
+    marginals = flat(4, 1)
+    assert_same(build(TopN(63), marginals, 9), build(POLICIES["chain"](63), marginals, 9))

@@ -7,6 +7,7 @@ torch = pytest.importorskip("torch")
 tiny = pytest.importorskip("tiny")
 
 from castsim.checks.exact import held  # noqa: E402
+from castsim.decode.build import Tree  # noqa: E402
 from castsim.decode.loop import Decoder  # noqa: E402
 from castsim.decode.sequence import Sequence  # noqa: E402
 from castsim.models.cache import KeyValueCache  # noqa: E402
@@ -127,3 +128,76 @@ def test_a_drafter_that_is_the_target_is_always_right(drafter):
     oracle.target_length = lambda: sequence.prefix + 1
     rounds = list(decoder.rounds(sequence, TopN(7), None))
     assert {r.accepted for r in rounds[:-1]} == {drafter.depth_max}
+
+
+def test_layers_of_another_shape_move_their_own_rows():
+    cache = KeyValueCache(2, 20)
+    for layer, width in ((0, 4), (1, 6)):
+        rows = torch.arange(8.0).view(1, 1, 8, 1).expand(1, 2, 8, width) + 100 * layer
+        cache.update(rows, -rows, layer)
+    cache.commit([0, 3, 7])
+    assert numbers(cache, 0) == [0, 3, 7]
+    keys, values = cache.rows(1)
+    assert keys[0, 1, :, 5].tolist() == [100, 103, 107] and torch.equal(keys, -values)
+
+
+@pytest.mark.parametrize("path, writes", [([0], 0), (list(range(13)), 0), ([0, 1, 2], 0), ([0, 3, 7], 1)])
+def test_rows_that_stand_where_they_belong_are_not_moved(path, writes):
+    """Scenario 12: a full accept of a chain and A=0 are no special cases of a crop."""
+    cache = KeyValueCache(LAYERS, 40)
+    written(cache, 13)
+    block = cache.update(*[torch.zeros(1, GROUPS, 0, WIDTH)] * 2, 0)[0]  # a view of the block, which counts its writes
+    before = block._version
+    cache.commit(path)
+    assert block._version - before == writes and numbers(cache) == path
+
+
+def begun(drafter, prompt):
+    sequence = Sequence(drafter, Decoder(drafter).windows, prompt, 60, (), 20)
+    sequence.prefill()
+    return sequence
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("rows", [[0], [0, 3, 7]])
+def test_a_packed_pass_leaves_the_rows_of_its_path_and_they_are_a_fresh_prefills(drafter, rows):
+    """Scenario 12 with a real pass: rows P, P+3, P+7 of N=12 nodes, in that order."""
+    prompt = np.random.default_rng(2).integers(5, 90, 21).tolist()  # past the sliding window
+    parent = np.array([-1, 0, 0, 0, 1, 2, 3, 3, 7, 7, 8, 4, 6], np.int32)
+    depth = np.array([0, 1, 1, 1, 2, 2, 2, 2, 3, 3, 4, 3, 3], np.int32)
+    tree = Tree(np.array([prompt[-1], *range(30, 42)]), parent, depth, np.ones(13))
+    sequence = begun(drafter, prompt)
+    start = sequence.prefix
+    _, features = sequence.read(sequence.packed(tree))
+    sequence.cache.length += len(tree)  # a look at the provisional rows
+    packed = [[x.clone() for x in sequence.cache.rows(layer)] for layer in range(drafter.target.layers)]
+    sequence.cache.length = start
+    sequence.commit(tree, rows, 77, features)
+
+    places = [*range(start), *(start + row for row in rows)]
+    assert sequence.prefix == start + len(rows) == len(sequence.tokens) - 1
+    for layer, both in enumerate(packed):
+        assert all(torch.equal(a, b[:, :, places]) for a, b in zip(sequence.cache.rows(layer), both, strict=True))
+    for mine, whole in zip(held(sequence), held(begun(drafter, sequence.tokens)), strict=True):
+        assert mine.shape == whole.shape and (mine - whole).abs().max() <= 1e-4 * whole.abs().max()
+
+
+def layered(context):
+    """Keys and values (layers, 2, P, G, D) and what else a context of one sequence holds, grown or whole."""
+    if hasattr(context, "grown"):
+        return [context.grown.rows()]
+    if isinstance(context, list):
+        return [torch.stack([torch.stack([layer.k[0], layer.v[0]]) for layer in context])]
+    return [context.joined, context.residual, *context.keys_values]
+
+
+@torch.inference_mode()
+def test_a_growing_context_holds_what_the_whole_one_holds(drafter):
+    """Scenario 11 without a head in between, which could hide a difference."""
+    ids = torch.from_numpy(np.random.default_rng(1).integers(5, 90, (1, 61)))
+    _, features = drafter.target.forward(ids[:, :-1], drafter.layer_ids)
+    grown = drafter.growing(60)
+    for begin, end in ((0, 12), (12, 13), (13, 13 + 7), (20, 60)):
+        drafter.extend(grown, features[:, begin:end], ids[:, begin + 1 : end + 1])
+    for mine, whole in zip(layered(grown), layered(drafter.context(features, ids)), strict=True):
+        assert mine.shape == whole.shape and (mine - whole).abs().max() < 1e-5

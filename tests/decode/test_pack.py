@@ -52,12 +52,20 @@ def filled(target, prefix, more):
     return cache
 
 
-@pytest.fixture(scope="module", params=["qwen3", "llama", "gemma3"])
+ALTERNATE = {"layer_types": ["sliding_attention", "full_attention"] * 2}  # four tiny layers of gemma3 all slide
+TARGETS = {
+    "qwen3": ("qwen3", {}),
+    "llama": ("llama", {}),
+    "gemma3": ("gemma3", {"sliding_window": 16}),
+    "mixed": ("gemma3", {"sliding_window": 16, **ALTERNATE}),
+}
+
+
+@pytest.fixture(scope="module", params=TARGETS)
 def folder(request, tmp_path_factory):
     torch.set_num_threads(1)
-    more = {"sliding_window": 16} if request.param == "gemma3" else {}
-    place = tmp_path_factory.mktemp(request.param)
-    return tiny.save_target(place, request.param, max_position_embeddings=200, **more)
+    kind, more = TARGETS[request.param]
+    return tiny.save_target(tmp_path_factory.mktemp(request.param), kind, max_position_embeddings=200, **more)
 
 
 def test_positions_go_by_depth():
@@ -180,3 +188,74 @@ def test_a_target_that_leaves_out_what_it_is_told_is_refused(folder, broken, sai
     target.model.forward = lambda ids, **kwargs: real(ids, **(broken(kwargs) if "position_ids" in kwargs else kwargs))
     with pytest.raises(ModelError, match=said):
         require_trees(target, windows_of(target.model, "target"))
+
+
+def test_layers_of_two_kinds_get_a_mask_each(tmp_path):
+    kind, more = TARGETS["mixed"]
+    target = load_target(str(tiny.save_target(tmp_path, kind, **more)), torch.float32, "cpu")
+    windows = windows_of(target.model, "target")
+    assert windows == {"full_attention": None, "sliding_attention": 16}
+    masks = pack([SMALL], [20], windows, torch.float32, CPU).mask
+    assert [int((masks[kind][0, 0, 0, :20] == 0).sum()) for kind in windows] == [20, 15]  # the row itself is the 16th
+
+
+@torch.inference_mode()
+def test_a_window_may_end_inside_the_tree(folder):
+    """Paths longer than the window, with siblings along them: distance goes by position, not by packed row."""
+    target, rng = load_target(str(folder), torch.float64, "cpu"), np.random.default_rng(7)
+    parent = [-1]
+    for _ in range(24):  # at each depth two siblings, of which the second goes on
+        parent += [len(parent) - 1] * 2
+    prefix, tree = [5, 6, 7], tree_of(parent, rng)
+    logits = read(target, [tree], [3], filled(target, prefix, len(tree)))[0]
+    for leaf in set(range(len(tree))) - set(parent):
+        path = np.flatnonzero(tree.sight[leaf] == 0)
+        alone = target.model(torch.tensor([[*prefix, *tree.token[path].tolist()]]), use_cache=False).logits[0, -1]
+        assert (logits[leaf] - alone).abs().max() <= 1e-9 * alone.abs().max()
+
+
+@pytest.mark.parametrize("code", ["sdpa", "eager"])
+@torch.inference_mode()
+def test_another_token_changes_only_the_rows_below_it(folder, code):
+    """Scenario 23 in a larger tree behind a prefix past the window; both siblings have the same child token."""
+    target, rng = load_target(str(folder), torch.float32, "cpu"), np.random.default_rng(11)
+    target.model.set_attn_implementation(code)
+    prefix = rng.integers(5, tiny.VOCAB, 30).tolist()
+    twins = tree_of([-1, 0, 0, 1, 2], rng)
+    twins.token[4] = twins.token[3]
+    for tree, row in ((twins, 2), *((random_tree(rng, 40), row) for row in (1, 9, 33))):
+        before = read(target, [tree], [30], filled(target, prefix, len(tree)))[0]
+        tree.token[row] += 1 if tree.token[row] + 1 < tiny.VOCAB else -1
+        after = read(target, [tree], [30], filled(target, prefix, len(tree)))[0]
+        below = torch.from_numpy(tree.sight[:, row] == 0)
+        assert torch.equal(before[~below], after[~below])
+        assert (before[below] != after[below]).any(dim=1).all()
+
+
+@torch.inference_mode()
+def test_what_a_cache_holds_in_its_padding_does_not_matter(folder):
+    """Scenario 26: columns left of a short prefix are masked, whatever finite numbers stand there."""
+    target, rng = load_target(str(folder), torch.float32, "cpu"), np.random.default_rng(3)
+    prefixes = [rng.integers(5, tiny.VOCAB, length).tolist() for length in (3, 40)]
+    trees = [random_tree(rng, width) for width in (7, 12)]
+
+    class Littered(Padded):
+        """The same, with numbers in the padding."""
+
+        def update(self, keys, values, layer_idx, *_, **__):
+            found = super().update(keys, values, layer_idx)
+            for place in found:
+                place[0, :, : self.length - 3] = 50.0
+            return found
+
+    clean, littered = (
+        read(target, trees, [3, 40], kind([filled(target, p, 1) for p in prefixes])) for kind in (Padded, Littered)
+    )
+    assert torch.equal(clean, littered)
+
+
+def test_a_kind_of_layer_that_nobody_knows_is_refused_by_name(folder):
+    target = load_target(str(folder), torch.float32, "cpu")
+    target.model.config.layer_types = ["full_attention", "made_up_attention"]
+    with pytest.raises(ModelError, match=r"target.*has layers of the kind made_up_attention"):
+        windows_of(target.model, "target")
