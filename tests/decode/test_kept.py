@@ -42,6 +42,10 @@ def assert_as_if_read_at_once(decoder, sequence):
     assert drafted == sequence.prefix == len(sequence.tokens) - 1
     for mine, whole in zip(held(sequence), held(fresh), strict=True):
         assert mine.shape == whole.shape and (mine - whole).abs().max() <= 1e-4 * whole.abs().max()
+    ids, head = torch.tensor([sequence.tokens]), decoder.drafter.drafter  # and what the head says, by plain forwards
+    _, features = head.target.forward(ids[:, :-1], head.layer_ids)
+    whole = head.logits(head.context(features, ids), ids, torch.tensor([[drafted]]))[0, 0]
+    assert (head.draft(sequence.context, ids) - whole).abs().max() <= 1e-4 * whole.abs().max()
 
 
 @torch.inference_mode()
