@@ -63,12 +63,12 @@ class Walked:
 
     Attributes:
         rounds: of each prompt, the committed tokens of its rounds.
-        packed: mean rows of the target, the root included.
+        packed: mean rows of the target, the root included; None without rounds.
         interval: of pooled R over prompts, or None for a single one.
     """
 
     rounds: tuple[tuple[int, ...], ...]
-    packed: float
+    packed: float | None
     interval: tuple[float, float] | None
 
 

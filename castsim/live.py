@@ -86,7 +86,7 @@ def live(
         dice = RandomDice(np.random.default_rng([options.seed, prompt]))
         return _decoded(decoder, policy, prompts[prompt], limit, dice, (method, prompt, repeat))
 
-    for method in range(len(methods)):
+    for method in range(len(methods) if options.repeats else 0):  # without timed passes there is nothing to warm up for
         decode(method, 0, 0, min(WARM_TOKENS, limits[0]))
     plan = list(_turns(len(methods), len(prompts), options.repeats + 1))
     decodes = []
@@ -156,7 +156,7 @@ def _walked(
     sums = (np.array([[f(p)] for p in played], np.float64) for f in (np.sum, len))
     return Walked(
         tuple(tuple(p.tolist()) for p in played),
-        float(np.concatenate(widths).mean()) + 1,
+        float(np.concatenate(widths).mean()) + 1 if any(map(len, played)) else None,
         _interval(*sums, seed),
     )
 

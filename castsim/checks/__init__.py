@@ -37,8 +37,8 @@ class CheckOptions:
         seed: of all random streams.
     """
 
-    new_tokens: int = 32
+    new_tokens: int = 24
     budgets: tuple[int, ...] = (15, 63)
     near_tie: float = 0.25
-    draws: int = 2000
+    draws: int = 1000
     seed: int = 0

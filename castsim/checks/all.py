@@ -17,6 +17,7 @@ from castsim.live import LiveOptions, live
 from castsim.options import choose
 from castsim.prompts import Conversation
 from castsim.record import Recorder
+from replay.policies import Measured
 
 SMALL = 2e8  # parameters of a target of which copies in other types are made
 
@@ -64,8 +65,12 @@ def _greedy(
     options: CheckOptions,
     replayed: bool,
 ) -> Iterator[Finding]:
-    """Every policy at every budget beside AR and, where rounds can be exact, beside the replay."""
-    grid = [Method(choice, budget) for choice in choose(["all"], []) for budget in options.budgets]
+    """Every policy at every budget beside AR and, where rounds can be exact, beside the replay.
+
+    A policy that is measured on other prompts is left out where there is one prompt only.
+    """
+    choices = [c for c in choose(["all"], []) if len(prompts) > 1 or not issubclass(c.kind, Measured)]
+    grid = [Method(choice, budget) for choice in choices for budget in options.budgets]
     methods = [Method(None), *grid]
     found = live(recorder, decoder, conversations, methods, LiveOptions(options.new_tokens, 0, options.seed))
     yield parity(decoder.drafter.target, prompts, methods, found.decodes, options.near_tie)

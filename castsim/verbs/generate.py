@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from castsim import __version__, arguments, show
+from castsim.errors import OptionError
 from castsim.options import one_policy
 from castsim.prompts import Conversation
 from castsim.verbs import live_extra, memory_told
@@ -41,6 +42,8 @@ def generate(
     castsim generate "def add(a, b):" --policy chain --temperature 0.7 --json -
     """
     show.check_target(json_to, "--json")
+    if policy == "ar" and setting:
+        raise OptionError(f"--set {setting[0]}: autoregressive decoding has no options; leave it out")
     chosen = None if policy == "ar" else one_policy("--policy", policy, setting or [], budget)
     with live_extra("generate"):
         from castsim.decode.clock import Stopwatch

@@ -121,6 +121,18 @@ def test_live_with_the_policy_that_is_measured_on_the_other_prompts(pairs, tmp_p
     assert [row["prompts_equal_to_replay"] for row in rows[1:]] == [2, 2]
 
 
+@pytest.mark.parametrize("more", [["--max-new-tokens", 1], ["--limit", 1]])
+def test_prompts_without_a_round_and_a_single_prompt(pairs, tmp_path, monkeypatch, capsys, more):
+    """No figure where there is nothing to count, and no interval of one prompt; the checks that can be made are."""
+    words = with_prompts(pairs, tmp_path, *more, "--budgets", "3")
+    assert not run(monkeypatch, "live", *words, "--repeats", 1, "--json", "-")
+    rows = json.loads(capsys.readouterr().out)["results"]
+    assert all((row["committed_pooled"] is None) == ("--limit" not in more) for row in rows)
+    if "--limit" in more:
+        assert not run(monkeypatch, "check", *words, "--draws", 50)
+        assert "All checks passed." in capsys.readouterr().out
+
+
 def test_generate_streams_the_answer_and_says_what_the_rounds_were_like(pairs, tmp_path, monkeypatch, capsys):
     words = pair_words(pairs, tmp_path)
     outputs = []
@@ -184,6 +196,7 @@ def test_a_doubled_token_is_no_near_tie_whatever_stood_before(embedded):
         ("live", ["--budgets", "0"], "--budgets 0"),
         ("live", ["--json", "/nowhere/x.json"], "--json /nowhere/x.json"),
         ("generate", ["--policy", "oak"], "--policy oak"),
+        ("generate", ["--policy", "ar", "--set", "rank_cap=3"], "--set rank_cap=3"),
         ("generate", ["--policy", "sequoia"], "is measured on a finished run"),
         ("generate", ["--budget", "100000"], "--budget 100000"),
         ("check", ["--dtype", "int8"], "--dtype int8"),
