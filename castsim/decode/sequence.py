@@ -38,7 +38,7 @@ class Sequence:
         self.tokens = list(prompt)
         self.begin, self.limit = len(prompt), limit
         self.finish: str | None = None
-        self.cache = KeyValueCache(drafter.target.layers, room + max(rows, 0))
+        self.cache = KeyValueCache(drafter.target.layers, room + rows)
         self.context: Any = drafter.growing(room) if rows > 1 else None
         self._drafter, self._windows, self._eos_ids = drafter, windows, frozenset(eos_ids)
         self._ids = torch.zeros(1, room, dtype=torch.int64, device=drafter.target.device)

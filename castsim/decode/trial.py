@@ -42,6 +42,7 @@ def require_trees(target: Target, windows: Windows) -> None:
         problem = f"{type(target.model).__name__} cannot verify a tree ({in_one_line(error)})"
         raise ModelError(target.name, problem, "use a causal transformer that takes masks and position ids") from error
     limit = torch.finfo(target.dtype).eps ** 0.5  # experts of a mixture may round otherwise beside another token
+    # What is no number is left to the decoder, which names the type that it comes from.
     if np.isfinite(deviation) and (deviation > 3 * limit or leak > limit):
         seen = "a row sees its sibling" if leak > limit else f"a row is {deviation:.2g} off a standalone forward"
         problem = f"{type(target.model).__name__} does not verify trees exactly: {seen}"
