@@ -40,6 +40,19 @@ def turned(x: Tensor, turn: Turn) -> Tensor:
     return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, dims=-1), sin)
 
 
+def normed(x: Tensor, scale: Tensor, eps: float) -> Tensor:
+    """RMS norm of (..., D), times a scale (..., D)."""
+    if x.is_cuda or x.dtype != torch.float32:
+        whole = scale.ndim == 1  # else each head has its own
+        return rms_norm(x, x.shape[-1:], scale, eps) if whole else rms_norm(x, x.shape[-1:], None, eps) * scale
+    length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)  # a CPU has no fused norm; torch's takes more steps
+    return x * length.square_().mul_(1 / x.shape[-1]).add_(eps).rsqrt_() * scale
+
+
+def _through(norm: nn.RMSNorm, x: Tensor) -> Tensor:
+    return normed(x, norm.weight, norm.eps)
+
+
 @dataclass(frozen=True)
 class FusedLayer:
     """A layer, for H query heads and G key-value heads of D channels.
@@ -68,13 +81,13 @@ class FusedLayer:
         """
         layer, attention = self.layer, self.layer.self_attn
         rows, both = x.shape[0], self.heads + self.groups
-        h = linear(layer.input_layernorm(x), self.qkv, self.qkv_bias).view(rows, -1, attention.width)
-        qk = rms_norm(h[:, :both], (attention.width,), None, attention.q_norm.eps) * self.qk_norm
+        h = linear(_through(layer.input_layernorm, x), self.qkv, self.qkv_bias).view(rows, -1, attention.width)
+        qk = normed(h[:, :both], self.qk_norm, attention.q_norm.eps)
         qk = turned(qk, turn)
         room[0, -rows:], room[1, -rows:] = qk[:, self.heads :], h[:, both:]
         mixed = self._attended(qk[:, : self.heads], room)
         x = x + attention.o_proj(mixed.reshape(rows, -1))
-        gate, up = linear(layer.post_attention_layernorm(x), self.gate_up).chunk(2, dim=-1)
+        gate, up = linear(_through(layer.post_attention_layernorm, x), self.gate_up).chunk(2, dim=-1)
         return x + layer.mlp.down_proj(silu(gate) * up)
 
     def _attended(self, q: Tensor, room: Tensor) -> Tensor:
@@ -122,11 +135,11 @@ class FusedDFlash:
     def extend(self, context: FusedContext, features: Tensor) -> None:
         """Append the keys and values of features (n, layers * hidden)."""
         layers, _, width = self.k_norm.shape
-        x = self.head.hidden_norm(self.head.fc(features))
+        x = _through(self.head.hidden_norm, self.head.fc(features))
         cos, sin = self._turn(context, len(x))
         both = linear(x, self.kv, self.kv_bias).view(len(x), layers, 2, -1, width)
         eps = self.layers[0].layer.self_attn.k_norm.eps
-        k = rms_norm(both[:, :, 0], (width,), None, eps) * self.k_norm
+        k = normed(both[:, :, 0], self.k_norm, eps)
         both[:, :, 0] = turned(k, (cos[:, None], sin[:, None]))
         context.grown.append(both.permute(1, 2, 0, 3, 4))
 
@@ -135,7 +148,7 @@ class FusedDFlash:
         turn, room = self._turn(context, len(rows)), context.grown.rows(len(rows))
         for layer, place in zip(self.layers, room, strict=True):
             rows = layer(rows, turn, place)
-        return self.head.norm(rows)
+        return _through(self.head.norm, rows)
 
     def _turn(self, context: FusedContext, rows: int) -> Turn:
         """Of the next `rows` positions."""
@@ -158,7 +171,10 @@ def fused(head: DFlash) -> FusedDFlash:
     attention = [layer.self_attn for layer in head.layers]
     kv = [project for a in attention for project in (a.k_proj, a.v_proj)]
     k_norm = torch.stack([a.k_norm.weight for a in attention])[:, None]
-    return FusedDFlash(head, layers, torch.cat([p.weight for p in kv]), _joined([p.bias for p in kv]), k_norm)
+    for alone in (head.fc, *(p for layer in head.layers for p in (layer.self_attn.o_proj, layer.mlp.down_proj))):
+        alone.weight.data = _by_input(alone.weight.data)
+    weight = _by_input(torch.cat([p.weight for p in kv]))
+    return FusedDFlash(head, layers, weight, _joined([p.bias for p in kv]), k_norm)
 
 
 def _fused_layer(layer: Layer, sight: tuple[bool, int | None]) -> FusedLayer:
@@ -180,10 +196,15 @@ def _fused_layer(layer: Layer, sight: tuple[bool, int | None]) -> FusedLayer:
 
 def _shared(projections: Sequence[nn.Linear]) -> Tensor:
     """One weight of several, of which theirs become views."""
-    weight = torch.cat([p.weight for p in projections])
+    weight = _by_input(torch.cat([p.weight for p in projections]))
     for p, part in zip(projections, weight.split([p.out_features for p in projections]), strict=True):
         p.weight.data = part
     return weight
+
+
+def _by_input(weight: Tensor) -> Tensor:
+    """The same (out, in), on a CPU with the outputs of an input side by side in memory: faster for a block's rows."""
+    return weight.T.contiguous().T if weight.device.type == "cpu" else weight
 
 
 def _joined(biases: list[Tensor | None]) -> Tensor | None:

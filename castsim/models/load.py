@@ -43,7 +43,7 @@ def _device(name: str) -> str:
     if name == "cuda" and "LOCAL_RANK" in os.environ:  # torchrun: a GPU for each process
         name = f"cuda:{os.environ['LOCAL_RANK']}"
     try:
-        torch.empty(0, device=name)
+        torch.zeros(1, device=name).item()  # `meta` has no numbers
     except (RuntimeError, AssertionError) as error:
         raise OptionError(f"--device {name}: is not there; give cpu, or a device that torch sees") from error
     return name

@@ -35,7 +35,8 @@ def law(logits: Tensor, sampling: Sampling) -> Tensor:
 
     Tokens that tie with the last of the top-k are kept with it.
     """
-    scores = logits.to(torch.promote_types(logits.dtype, torch.float32)) / sampling.temperature
+    scores = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    scores = (scores - scores.amax(dim=-1, keepdim=True)) / sampling.temperature  # no infinity at a low temperature
     if 0 < sampling.top_k < scores.shape[-1]:
         least = scores.topk(sampling.top_k, dim=-1).values[..., -1:]
         scores = scores.masked_fill(scores < least, -torch.inf)

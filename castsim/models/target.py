@@ -139,8 +139,7 @@ def load_target(name: str, dtype: torch.dtype, device: str) -> Target:
     try:
         model, found = AutoModelForCausalLM.from_pretrained(
             path.parent if path.suffix == ".gguf" else name,
-            dtype=dtype,
-            attn_implementation="sdpa",
+            dtype=dtype,  # the attention code is the library's choice: SDPA, or eager where a model has none
             trust_remote_code=False,
             output_loading_info=True,
             **source,

@@ -189,6 +189,7 @@ def test_a_doubled_token_is_no_near_tie_whatever_stood_before(embedded):
     "verb, more, said",
     [
         ("live", ["--device", "cuda:99"], "--device cuda:99"),
+        ("live", ["--device", "meta"], "--device meta"),
         ("live", ["--prompts", "nothing.jsonl"], "nothing.jsonl: is no file"),
         ("live", ["--temperature", "-1"], "temperature -1"),
         ("live", ["--temperature", "1", "--verifier", "oracle"], "--verifier oracle: there are direct, recursive"),

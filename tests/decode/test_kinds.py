@@ -31,6 +31,7 @@ EXACT = {  # learned positions, a window in every layer, experts
     ),
     "Mistral": ("ForCausalLM", {**SHAPE, "sliding_window": 16}),
     "Qwen3Moe": ("ForCausalLM", {**SHAPE, **EXPERTS, "head_dim": 8}),
+    "Gemma2": ("ForCausalLM", {**SHAPE, "head_dim": 8, "sliding_window": 16}),  # capped scores, so eager attention
 }
 REFUSED = {
     "Mamba": ({**SMALL, "num_hidden_layers": 4}, "linear_attention"),

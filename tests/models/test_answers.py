@@ -64,6 +64,15 @@ def test_the_law_is_temperature_then_top_k_then_top_p():
     assert np.allclose(nucleus, [0.625, 0.375, 0, 0], atol=1e-6)
 
 
+@pytest.mark.parametrize("temperature", [1.0, 1e-3, 1e-7, 1e-30])
+def test_a_law_is_a_law_at_every_temperature(temperature):
+    """Nor does a temperature near 0 draw from anything but the largest logit."""
+    chances = law(torch.tensor([[30.0, -40.0, 29.0], [0.0, 0.0, -1e4]]), Sampling(temperature))
+    assert torch.allclose(chances.sum(-1), torch.ones(2))
+    if temperature < 0.01:
+        assert torch.allclose(chances, torch.tensor([[1.0, 0, 0], [0.5, 0.5, 0]]))
+
+
 def test_draws_invert_the_distribution_function_and_stay_in_the_support():
     chances = torch.tensor([[0.25, 0.0, 0.75, 0.0]] * 5)
     uniform = torch.tensor([0.0, 0.2499, 0.2501, 0.9999, 1.0], dtype=torch.float64)
