@@ -53,6 +53,17 @@ class Forest:
             np.minimum(self.width, budget).astype(np.int32),
         )
 
+    def cut(self, width: NDArray[np.integer[Any]]) -> Forest:
+        """Each tree cut to the first `width` (B,) of its nodes; it stays a tree, since parents come first."""
+        kept = np.arange(self.budget + 1) <= np.minimum(width, self.width)[:, None]
+        return Forest(
+            np.where(kept, self.token, PAD),
+            np.where(kept, self.parent, PAD),
+            np.where(kept, self.depth, 0),
+            np.where(kept, self.score, -np.inf),
+            np.minimum(width, self.width).astype(np.int32),
+        )
+
     def check(self) -> Forest:
         """Return self if every tree is one: prefix-closed, parents first, siblings distinct, scores falling.
 

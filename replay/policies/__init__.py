@@ -50,6 +50,17 @@ class Measured(Protocol):
     def measured(self, table: NDArray[np.float64]) -> Policy: ...
 
 
+@runtime_checkable
+class Priced(Protocol):
+    """A policy that weighs nodes against what a round costs; without a price every node is free to it."""
+
+    def priced(self, round_ms: NDArray[np.float64], mass: NDArray[np.float64]) -> Policy:
+        """This policy with the time of a round at each budget (N+1,) and the deployment's mean masses (N,), for N up
+        to its own budget or more.
+        """
+        ...
+
+
 def load_policies() -> dict[str, type[Policy]]:
     """All policies of this folder by name."""
     found: dict[str, type[Policy]] = {}

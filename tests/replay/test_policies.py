@@ -10,7 +10,10 @@ from hypothesis import strategies as st
 from strategies import marginals, rounds
 
 from replay import Marginals, Rounds, best_first, forest_entry_budgets, load_policies, policy_entry_budgets
+from replay.policies.costaware import CostAware
+from replay.policies.perround import PerRound
 from replay.policies.sequoia import Sequoia
+from replay.width import round_budgets
 
 EACH = pytest.mark.parametrize("kind", load_policies().values(), ids=load_policies())
 LADDER = Marginals(  # L = 3, K = 2, all masses apart
@@ -28,6 +31,7 @@ def tokens(forest, row=0):
 
 def test_the_issue_names_are_all_there():
     wanted = {"topN", "chain", "schedule", "binary", "spine", "jetspec", "eagle2", "sequoia", "full"}
+    wanted |= {"costaware", "perround"}
     assert wanted <= set(load_policies())
     assert all(kind.name == name for name, kind in load_policies().items())
 
@@ -237,3 +241,36 @@ def test_sequoia_follows_the_table_not_the_scores():
 def test_bad_options_are_named(name, options):
     with pytest.raises(ValueError, match=next(iter(options))):
         load_policies()[name](**options)
+
+
+@given(
+    found=rounds(max_depth=4),
+    times=st.lists(st.floats(0.5, 20), min_size=21, max_size=21),
+    rate=st.sampled_from([0, 0.3]),
+)
+def test_a_priced_round_is_cut_where_its_own_masses_say(found, times, rate):
+    """And its tree is the head of the best-first tree."""
+    times = np.array(times)
+    policy = PerRound(budget=20, rate=rate).priced(times, np.empty(0))
+    whole, cut = best_first(found.marginals.head(rank_cap=8), 20), policy(found.marginals).check()
+    mass = np.exp(whole.score[:, 1:])
+    wanted = np.minimum(round_budgets(mass, times, rate or None), whole.width)
+    assert cut.width.tolist() == wanted.tolist()
+    for row, width in enumerate(wanted):
+        assert tokens(cut, row) == tokens(whole, row)[:width]
+    entry, width = policy_entry_budgets(policy, found)
+    assert width.tolist() == wanted.tolist()
+    assert ((entry <= width[:, None]) | (entry == 21)).all()
+
+
+def test_a_priced_deployment_has_the_width_of_its_rule():
+    mass, times = np.array([0.5, 0.3, 0.01]), np.array([10.0, 11, 12, 13])
+    assert CostAware(budget=3).priced(times, mass).budget == 2
+    assert CostAware(budget=1).priced(times, mass).budget == 1
+    assert tokens(CostAware(budget=3)(LADDER)) == tokens(best_first(LADDER, 3))  # unpriced: every node is free
+
+
+@pytest.mark.parametrize("rate", [-1, float("nan"), float("inf")])
+def test_a_rate_that_is_no_throughput_is_refused(rate):
+    with pytest.raises(ValueError, match="rate must be 0 or"):
+        PerRound(rate=rate)
