@@ -54,7 +54,7 @@ def test_the_table_of_the_readme_is_what_the_main_job_prints(sample):
     from castsim.results import results
     from castsim.runlog import open_run
     from castsim.score import Plan, domains_of, score
-    from castsim.show import REPLAY_COLUMNS, replay_tables
+    from castsim.tables.replay import REPLAY_COLUMNS, replay_tables
     from replay.policies.topn import TopN
 
     run = open_run(sample)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from castsim import arguments, show
 from castsim.diagnose import CALIBRATE_NOTE, diagnose, rank_cap_loss, summary
-from castsim.errors import OptionError
+from castsim.plots import check_plot
 from castsim.runlog import open_run
 from castsim.sample import sample_run
 from castsim.score import domains_of
+from castsim.tables.calibrate import calibrate_tables
 from castsim.verbs import chosen_prompts, document_head
 
 
@@ -26,8 +27,7 @@ def calibrate(
     show.check_target(json_to, "--json")
     show.check_target(plot, "--plot")
     opened = open_run(run or sample_run())
-    if plot is not None and plot.suffix not in (".png", ".svg", ".pdf"):
-        raise OptionError(f"--plot {plot}: name a .png, .svg or .pdf file")
+    check_plot(plot)
     notes = list(opened.facts.notes)
     if rank_cap > opened.facts.rank_kept:
         rank_cap = opened.facts.rank_kept
@@ -46,8 +46,8 @@ def calibrate(
         "domains": domains,
         "rank_cap_loss": loss,
     }
-    show.emit(document, show.calibrate_tables(domains, loss), notes, json_to)
+    show.emit(document, calibrate_tables(domains, loss), notes, json_to)
     if plot is not None:
-        from castsim.plots import calibrate_figure
+        from castsim.plots.calibrate import calibrate_figure
 
         calibrate_figure(domains, opened.folder.name, plot)

@@ -9,6 +9,7 @@ import typer
 
 from castsim import __version__, arguments, show
 from castsim.options import budgets_of
+from castsim.tables.live import check_table
 from castsim.verbs import live_extra, memory_told, some_prompts
 
 OWN_PROMPTS = 2  # of the pair's 60
@@ -69,4 +70,4 @@ def _tell(findings: list[Any], json_to: str | None) -> None:
         "passed": passed,
         "checks": [dataclasses.asdict(finding) for finding in findings],
     }
-    show.emit(document, [show.check_table(findings)], ["All checks passed." if passed else "Failed."], json_to)
+    show.emit(document, [check_table(findings)], ["All checks passed." if passed else "Failed."], json_to)

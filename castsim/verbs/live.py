@@ -12,6 +12,7 @@ from castsim.manifest import Facts
 from castsim.options import Choice, budgets_of, choose
 from castsim.prompts import Conversation
 from castsim.score import BASELINE
+from castsim.tables.live import live_table
 from castsim.verbs import live_extra, memory_told, some_prompts
 
 OWN_PROMPTS = 6  # of the pair's 60, spread over its domains, for a run without --prompts
@@ -93,7 +94,7 @@ def _tell(
         "results": rows,
         "decodes": [dataclasses.asdict(d) for d in found.decodes],
     }
-    show.emit(document, [show.live_table(rows, len(talk))], notes, json_to)
+    show.emit(document, [live_table(rows, len(talk))], notes, json_to)
 
 
 def _caveats(facts: Facts, rows: list[dict[str, Any]], prompts: int, verifier: str) -> list[str]:

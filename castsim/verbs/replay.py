@@ -9,6 +9,7 @@ from castsim.results import caveats, results
 from castsim.runlog import open_run
 from castsim.sample import sample_run
 from castsim.score import Mode, Plan, domains_of, score
+from castsim.tables.replay import replay_tables
 from castsim.verbs import chosen_prompts, document_head
 
 MODES: dict[str, Mode] = {"walked": "walked", "per-round": "per_round", "chain-rounds": "chain_rounds"}
@@ -45,7 +46,7 @@ def replay(
     rows = results(opened, plan, tally, names, seed)
     notes = caveats(opened, plan)
     show.emit(
-        {**document_head("replay", opened), "caveats": notes, "results": rows}, show.replay_tables(rows), notes, json_to
+        {**document_head("replay", opened), "caveats": notes, "results": rows}, replay_tables(rows), notes, json_to
     )
     if csv_to is not None:
         show.write_text(csv_to, show.csv_of(rows), "--csv")

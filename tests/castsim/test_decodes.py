@@ -7,7 +7,7 @@ import pytest
 from castsim.decodes import Decode, Method, Walked, live_rows
 from castsim.forecast import RoundCost
 from castsim.options import Choice
-from castsim.show import live_table
+from castsim.tables.live import live_table
 from replay.policies.chain import Chain
 from replay.policies.topn import TopN
 

@@ -1,33 +1,24 @@
-"""Pictures. A figure is drawn from the JSON document that its verb prints, so that a picture shows those numbers."""
+"""The picture of `castsim calibrate`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")  # Okabe and Ito, safe for the colour-blind
-ALL = "#000000"
+from castsim.plots import ALL, COLOURS, canvas
+
 FEWEST = 20  # a hit rate of fewer candidates is noise
 
 
 def calibrate_figure(domains: dict[str, dict[str, Any]], source: str, file: Path) -> None:
     """Draw the four diagnostics of a run as PNG, SVG or PDF (by the file's ending)."""
-    import matplotlib
-
-    matplotlib.use("agg")
-    from matplotlib import pyplot as plt
-
     colours = {name: ALL if name == "all" else COLOURS[i % len(COLOURS)] for i, name in enumerate(domains)}
-    figure, axes = plt.subplots(2, 2, figsize=(11, 8), layout="constrained")
-    _rejections(axes[0, 0], domains, colours)
-    _reliability(axes[0, 1], domains, colours)
-    _masses(axes[1, 0], domains, colours)
-    _errors(axes[1, 1], domains["all"])
-    for axis in axes.flat:
-        axis.spines[["top", "right"]].set_visible(False)
-    figure.suptitle(f"Drafter diagnostics on the chain's rounds. Source: {source}", fontsize=10, x=0.01, ha="left")
-    figure.savefig(file, dpi=140)
-    plt.close(figure)
+    title = f"Drafter diagnostics on the chain's rounds. Source: {source}"
+    with canvas(file, 2, 2, (11, 8), title) as axes:
+        _rejections(axes[0, 0], domains, colours)
+        _reliability(axes[0, 1], domains, colours)
+        _masses(axes[1, 0], domains, colours)
+        _errors(axes[1, 1], domains["all"])
 
 
 def _rejections(axis: Any, domains: dict[str, dict[str, Any]], colours: dict[str, str]) -> None:

@@ -1,0 +1,1 @@
+"""What verbs print of the JSON that they make: one file a verb."""
