@@ -124,3 +124,34 @@ NearTie = Annotated[
     Option("--near-tie", metavar="X", min=0.0, help="Difference of two logits that a narrow type may turn round."),
 ]
 Draws = Annotated[int, Option(metavar="N", min=1, help="Walks of each verifier on each prompt's first tree.")]
+
+ProbeName = Annotated[
+    str,
+    Option("--probe", metavar="FILE|NAME", help="File of castsim probe, CSV, or a published probe: castsim probes."),
+]
+Masses = Annotated[
+    str | None,
+    Option(
+        metavar="RUN|NAME|FILE",
+        help="Run folder, published curve (qwen3-8b-gsm8k, ...), or JSON or CSV of masses.",
+        show_default="the sample run",
+    ),
+]
+Prefix = Annotated[
+    int | None, Option(metavar="N", min=0, help="Cached tokens to price.", show_default="the probe's smallest")
+]
+Requests = Annotated[int, Option("--batch", metavar="N", min=1, help="Requests in a pass to price.")]
+DraftMs = Annotated[
+    float | None, Option("--draft-ms", metavar="MS", min=0.0, help="Drafter's pass.", show_default="the probe's")
+]
+OverheadMs = Annotated[
+    str, Option("--overhead", metavar="MS[,MS]", help="Host time of a round, and of each node of it.")
+]
+LineMethod = Annotated[
+    str, Option("--line", metavar="METHOD", help="least_squares, endpoints or theil_sen: the affine rule's line.")
+]
+Emit = Annotated[
+    str | None,
+    Option(metavar="ENGINE", help="Print the answer for sglang, vllm or lucebox, or as json.", show_default=False),
+]
+Published = Annotated[bool, Option("--published", help="Recompute the paper's figures instead, cell by cell.")]

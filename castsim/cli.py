@@ -18,6 +18,7 @@ from castsim.verbs.live import live
 from castsim.verbs.policies import policies
 from castsim.verbs.record import record
 from castsim.verbs.replay import replay
+from castsim.verbs.width import width
 from replay import load_policies
 
 
@@ -44,6 +45,7 @@ def build() -> typer.Typer:
     app.command()(live)
     app.command()(generate)
     app.command()(check)
+    app.command()(width)
     app.command()(calibrate)
     app.command("import")(import_log)
     app.command()(policies)

@@ -59,7 +59,7 @@ def diagnose(
     """
     found: dict[str, Diagnosis] = {}
     for number, rounds in enumerate(run.rounds(prompts), start=1):
-        own = _chain_rounds(rounds) if run.facts.layout == "dense" else rounds
+        own = chain_rounds(rounds) if run.facts.layout == "dense" else rounds
         domain = np.array([domain_of[p] for p in own.prompt.tolist()])
         for name in sorted(set(domain.tolist())):
             part = _diagnosis(own.take(domain == name), rank_cap)
@@ -71,7 +71,8 @@ def diagnose(
     return dict(sorted(found.items(), key=lambda item: (item[0] == "all", item[0])))
 
 
-def _chain_rounds(rounds: Rounds) -> Rounds:
+def chain_rounds(rounds: Rounds) -> Rounds:
+    """The rounds of a dense log that the chain would play."""
     depth_max = rounds.marginals.depth_max
     entry, _ = policy_entry_budgets(BASELINE.at(depth_max), rounds)
     return rounds.take(walk(rounds, committed(accepted(entry, [depth_max]), rounds.remaining))[:, 0])

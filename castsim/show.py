@@ -84,6 +84,11 @@ def write_text(file: Path, text: str, option: str) -> None:
         raise OptionError(f"{option} {file}: cannot be written ({error.strerror}); name another file") from error
 
 
+def remark(text: str) -> None:
+    """A line on stderr, where stdout is for a machine."""
+    Console(stderr=True, markup=False, emoji=False, highlight=False).print(text)
+
+
 def table(title: str, *columns: str) -> Table:
     """An empty table: first column to the left, numbers to the right."""
     style = {"title_justify": "left", "title_style": "bold", "header_style": "bold", "box": None, "pad_edge": False}

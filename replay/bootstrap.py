@@ -48,15 +48,15 @@ def paired_bootstrap(
     interval = np.full((2, statistic(np.ones((1, prompts))).shape[1]), np.nan)
     if prompts < 2:
         return interval
-    samples = np.concatenate([statistic(block) for block in _weights(prompts, draws, rng)])  # (draws, C)
+    samples = np.concatenate([statistic(block) for block in prompt_weights(prompts, draws, rng)])  # (draws, C)
     known = np.isfinite(samples).any(axis=0)
     tail = (1 - level) / 2
     interval[:, known] = np.nanquantile(samples[:, known], [tail, 1 - tail], axis=0)
     return interval
 
 
-def _weights(prompts: int, draws: int, rng: np.random.Generator) -> Iterator[FloatTable]:
-    """How often each prompt is drawn, (D, P) a block, in blocks of bounded size."""
+def prompt_weights(prompts: int, draws: int, rng: np.random.Generator) -> Iterator[FloatTable]:
+    """How often each prompt is drawn with replacement, (D, P) a block, in blocks of bounded size."""
     size = max(1, _CELLS_AT_ONCE // prompts)
     for start in range(0, draws, size):
         rows = min(size, draws - start)

@@ -1,0 +1,126 @@
+"""castsim width."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, get_args
+
+from castsim import __version__, arguments, show
+from castsim.acceptance import Acceptance, mass_names, of_file, of_run, published, unknown_masses
+from castsim.answer import answer
+from castsim.cost import Cost, overhead_of, require_cost
+from castsim.engines import configuration
+from castsim.errors import OptionError
+from castsim.options import budgets_of
+from castsim.plots import check_plot
+from castsim.probefile import Probe, open_probe
+from castsim.runlog import open_run
+from castsim.sample import sample_run
+from castsim.score import domains_of
+from castsim.tables.width import width_tables
+from castsim.verbs import chosen_prompts
+from replay.latency import Estimator
+
+
+def width(
+    probe: arguments.ProbeName = "pair-cpu",
+    masses: arguments.Masses = None,
+    budgets: arguments.Budgets = "15,31,47,63,95,127",
+    prefix: arguments.Prefix = None,
+    batch: arguments.Requests = 1,
+    draft_ms: arguments.DraftMs = None,
+    overhead: arguments.OverheadMs = "0",
+    line: arguments.LineMethod = "least_squares",
+    domain: arguments.Domains = None,
+    rank_cap: arguments.RankCap = 8,
+    emit: arguments.Emit = None,
+    plot: arguments.Plot = None,
+    published: arguments.Published = False,
+    seed: arguments.Seed = 0,
+    json_to: arguments.Json = None,
+) -> None:
+    """How wide a tree pays: the answer of each rule, throughput and gain at each width, tree or chain.
+
+    \b
+    castsim width --probe blackwell-qwen3-8b --masses qwen3-8b-gsm8k
+    castsim width --probe probe.json --masses RUN --plot width.png --emit vllm
+    castsim width --published
+    """
+    show.check_target(json_to, "--json")
+    show.check_target(plot, "--plot")
+    check_plot(plot)
+    if published:
+        return _published(json_to)
+    if line not in get_args(Estimator):
+        raise OptionError(f"--line {line}: there are {', '.join(get_args(Estimator))}")
+    if emit is not None and emit != "json":
+        configuration(emit, None, 1, None, None)  # an unknown engine is refused before any work
+    opened = open_probe(probe)
+    whole = opened.curve()
+    cost = require_cost(whole, prefix, batch, draft_ms, overhead_of(overhead), line)
+    grid = _priced_grid(budgets_of(budgets), cost)
+    with show.progress("width") as done:
+        found = _acceptance(masses, opened, grid, domain, rank_cap, done)
+    grid = tuple(n for n in grid if n in found.budgets)
+    if not grid:
+        raise OptionError(
+            f"--budgets {budgets}: R is known at {', '.join(map(str, found.budgets))} only; give one of them"
+        )
+    document = answer(probe, opened, whole, cost, found, grid, prefix, batch, seed)
+    if emit is not None:
+        _emit(emit, document, json_to)
+        return None
+    show.emit(document, width_tables(document), document["caveats"], json_to)
+    if plot is not None:
+        from castsim.plots.width import width_figure
+
+        width_figure(document, plot)
+    return None
+
+
+def _published(json_to: str | None) -> None:
+    from castsim.published.widths import CAVEATS, settings, settings_table
+
+    rows = settings()
+    show.emit({"verb": "width", "version": __version__, "published": rows}, [settings_table(rows)], CAVEATS, json_to)
+
+
+def _priced_grid(grid: tuple[int, ...], cost: Cost) -> tuple[int, ...]:
+    """Widths that the probe reaches."""
+    most = int(cost.curve.packed[-1]) - 1
+    if not (kept := tuple(n for n in grid if n <= most)):
+        raise OptionError(f"--budgets {grid[0]}: the probe ends at {most + 1} packed tokens; give at most {most}")
+    return kept
+
+
+def _acceptance(
+    masses: str | None, probe: Probe, grid: tuple[int, ...], domain: list[str] | None, rank_cap: int, done: Any
+) -> Acceptance:
+    path = Path(masses) if masses is not None else sample_run()
+    if path.is_dir():
+        run = open_run(path)
+        names = domains_of(run, domain or [])
+        return of_run(run, chosen_prompts(names, domain), grid, rank_cap, grid[-1], done)
+    if domain:
+        raise OptionError(f"--domain {domain[0]}: only a run has domains")
+    if masses in mass_names():
+        return published(str(masses), probe.target, probe.gpu, grid[-1])
+    if path.is_file():
+        return of_file(path, grid, grid[-1])
+    raise unknown_masses(str(masses))
+
+
+def _emit(engine: str, document: dict[str, Any], json_to: str | None) -> None:
+    """The configuration alone on stdout."""
+    if engine == "json":
+        print(json.dumps(document, allow_nan=False))
+        return
+    probe, chosen = document["probe"], document["verdict"]["budget"]
+    found = configuration(engine, chosen, document["acceptance"]["depth_max"], probe["target"], probe["drafter"])
+    if json_to is not None:
+        show.emit({**document, "engine": vars(found)}, [], [], json_to)
+        return
+    print(found.text)
+    show.remark(document["caveats"][0])
+    show.remark(found.note + ".")
