@@ -50,7 +50,7 @@ def answer(
         "transients": [t._asdict() for t in cost.curve.transients()],
         **_curves(cost, found, grid[-1]),
     }
-    return {**document, "caveats": _caveats(document, found, cost, prefix)}
+    return {**document, "caveats": _caveats(document, probe, found, cost, prefix)}
 
 
 def _curves(cost: Cost, found: Acceptance, largest: int) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def _curves(cost: Cost, found: Acceptance, largest: int) -> dict[str, Any]:
     }
 
 
-def _caveats(document: dict[str, Any], found: Acceptance, cost: Cost, prefix: int | None) -> list[str]:
+def _caveats(document: dict[str, Any], probe: Probe, found: Acceptance, cost: Cost, prefix: int | None) -> list[str]:
     """The verdict in words, and what a reader must know."""
     return [
         _verdict(document["verdict"]),
@@ -87,6 +87,7 @@ def _caveats(document: dict[str, Any], found: Acceptance, cost: Cost, prefix: in
             for t in document["transients"]
         ),
         _noise(document["noise"]),
+        *probe.notes,
         *_of_cost(document, cost, prefix),
         *found.notes,
         f"R: {found.source}. Gain in time over the chain of {found.depth_max}; intervals join "

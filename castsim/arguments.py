@@ -125,9 +125,20 @@ NearTie = Annotated[
 ]
 Draws = Annotated[int, Option(metavar="N", min=1, help="Walks of each verifier on each prompt's first tree.")]
 
+PolicyProbe = Annotated[
+    str | None,
+    Option(
+        "--probe",
+        metavar="FILE|NAME",
+        help="For costaware and perround: a file of castsim probe, or a probe by name.",
+        show_default=False,
+    ),
+]
 ProbeName = Annotated[
     str,
-    Option("--probe", metavar="FILE|NAME", help="File of castsim probe, CSV, or a published probe: castsim probes."),
+    Option(
+        "--probe", metavar="FILE|NAME", help="File of castsim probe, a CSV, or a probe by name: blackwell-qwen3-8b, ..."
+    ),
 ]
 Masses = Annotated[
     str | None,
@@ -155,3 +166,28 @@ Emit = Annotated[
     Option(metavar="ENGINE", help="Print the answer for sglang, vllm or lucebox, or as json.", show_default=False),
 ]
 Published = Annotated[bool, Option("--published", help="Recompute the paper's figures instead, cell by cell.")]
+
+ProbeOut = Annotated[Path, Option("--out", metavar="FILE", help="Probe file to make.")]
+PackedCounts = Annotated[
+    str | None,
+    Option("--packed", metavar="N,N,...", help="Packed tokens.", show_default="1,2,4,8,16,24,32,48,64,96,128"),
+]
+Prefixes = Annotated[
+    str | None,
+    Option("--prefix", metavar="N,N,...", help="Cached tokens.", show_default="1024, or half of what the models take"),
+]
+Batches = Annotated[str, Option("--batch", metavar="N,N,...", help="Requests in a pass.")]
+Plain = Annotated[bool, Option("--plain", help="Without tree mask and hidden states, as the paper's probe.")]
+RandomWeights = Annotated[
+    bool, Option("--random-weights", help="A target of random weights, on which times do not depend.")
+]
+ConfigFile = Annotated[
+    Path | None, Option("--config", metavar="FILE", help="config.json of a random target.", show_default=False)
+]
+DrafterConfigFile = Annotated[
+    Path | None,
+    Option("--drafter-config", metavar="FILE", help="config.json of a random DFlash head for it.", show_default=False),
+]
+Warmups = Annotated[int, Option(metavar="N", min=0, help="Untimed calls of each shape.")]
+Iterations = Annotated[int, Option(metavar="N", min=1, help="Timed calls of each shape.")]
+ProbeSeed = Annotated[int, Option("--seed", metavar="N", min=0, help="Seed of tokens, trees and random weights.")]

@@ -16,6 +16,7 @@ from castsim.verbs.generate import generate
 from castsim.verbs.import_log import import_log
 from castsim.verbs.live import live
 from castsim.verbs.policies import policies
+from castsim.verbs.probe import probe
 from castsim.verbs.record import record
 from castsim.verbs.replay import replay
 from castsim.verbs.width import width
@@ -45,6 +46,7 @@ def build() -> typer.Typer:
     app.command()(live)
     app.command()(generate)
     app.command()(check)
+    app.command()(probe)
     app.command()(width)
     app.command()(calibrate)
     app.command("import")(import_log)

@@ -16,9 +16,10 @@ from castsim.decode.loop import Decoder
 from castsim.decode.walk import RandomDice
 from castsim.decodes import Decode, Method, Walked
 from castsim.manifest import Facts
+from castsim.price import Pricing
 from castsim.prompts import Conversation
 from castsim.record import Recorder, record
-from castsim.runlog import open_run
+from castsim.runlog import Run, open_run
 from castsim.score import policy_entries, rank_tables
 from replay import Rounds, accepted, committed, walk
 from replay.bootstrap import paired_bootstrap, pooled_mean
@@ -62,6 +63,7 @@ def live(
     methods: Sequence[Method],
     options: LiveOptions,
     done: Callable[[float], None] = lambda _: None,
+    price: Pricing | None = None,
 ) -> Live:
     """Record a dense log of the prompts, replay every method on it, then decode them live.
 
@@ -77,6 +79,7 @@ def live(
         record(recorder, conversations, Path(folder) / "log")
         run = open_run(Path(folder) / "log")
         shards = list(run.rounds())
+        methods = _priced(methods, price, run)
         tables = rank_tables(run.shards, None) if any(_measured(m) for m in methods) else None
     policies = [[_policy(m, half, tables) for half in (0, 1)] for m in methods]
     limits = [min(options.new_tokens, recorder.sequence_max - len(prompt)) for prompt in prompts]
@@ -95,6 +98,13 @@ def live(
         decodes.append(decode(method, prompt, repeat, limits[prompt]))
     walked = [None if m.choice is None else _walked(shards, m, tables, len(prompts), options.seed) for m in methods]
     return Live(decodes, walked, run.facts)
+
+
+def _priced(methods: Sequence[Method], price: Pricing | None, run: Run) -> list[Method]:
+    """The methods, their policies weighing what the log's masses and a probe say."""
+    if price is None:
+        return list(methods)
+    return [m if m.choice is None else replace(m, choice=price.of([m.choice], run)[0]) for m in methods]
 
 
 def _turns(methods: int, prompts: int, passes: int) -> Iterator[tuple[int, int, int]]:
@@ -147,8 +157,9 @@ def _walked(
     played: list[NDArray[np.int32]] = [np.empty(0, np.int32)] * prompts
     widths = []
     for rounds in shards:
-        entry, width = policy_entries(method.choice.at(method.budget), rounds, tables)
-        emitted = committed(accepted(entry, [method.budget]), rounds.remaining)
+        policy = method.choice.at(method.budget)
+        entry, width = policy_entries(policy, rounds, tables)
+        emitted = committed(accepted(entry, [policy.budget]), rounds.remaining)
         visited = walk(rounds, emitted)[:, 0]
         widths.append(width[visited])
         for prompt in np.unique(rounds.prompt):

@@ -9,23 +9,46 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 
 from castsim.errors import OptionError
 from replay import Policy, load_policies
-from replay.policies import LARGEST, Measured
+from replay.policies import LARGEST, Measured, Priced
+
+
+@dataclass(frozen=True, eq=False)
+class Price:
+    """What a policy weighs its nodes against.
+
+    Attributes:
+        round_ms: (N+1,) time of a round at each budget.
+        mass: (N,) the deployment's mean masses.
+    """
+
+    round_ms: NDArray[np.float64]
+    mass: NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A policy with its options; the budget comes later."""
+    """A policy with its options; the budget comes later.
+
+    Attributes:
+        price: for a policy that takes one.
+    """
 
     kind: type[Policy]
     options: dict[str, Any] = field(default_factory=dict)
+    price: Price | None = None
 
     def at(self, budget: int) -> Policy:
-        """The policy at one budget."""
-        return self.kind(budget=budget, **self.options)  # type: ignore[call-arg]  # every policy's first field
+        """The policy at one budget; a priced one may choose a smaller one for good."""
+        policy = self.kind(budget=budget, **self.options)  # type: ignore[call-arg]  # every policy's first field
+        if self.price is None or not isinstance(policy, Priced):
+            return policy
+        return policy.priced(self.price.round_ms, self.price.mass)
 
     @property
     def all_options(self) -> dict[str, Any]:
@@ -79,6 +102,8 @@ def one_policy(option: str, name: str, settings: Sequence[str], budget: int) -> 
         raise OptionError(f"--budget {budget}: {error}") from error
     if isinstance(policy, Measured):
         raise OptionError(f"{option} {name}: is measured on a finished run; give another policy")
+    if isinstance(policy, Priced):
+        raise OptionError(f"{option} {name}: weighs a probe; castsim replay and castsim live can give it one")
     return policy
 
 

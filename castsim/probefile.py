@@ -16,6 +16,7 @@ from castsim.published import CREDIT, frame
 from replay.latency import LINE_FROM, LINE_TO, LatencyCurve
 
 Cells = list[list[list[float]]]  # (X, B, P)
+OWN = {"pair-cpu": Path(__file__).parent / "pair" / "probe-cpu.json"}  # castsim's own, of the pair that it carries
 
 
 class ProbeError(PlacedError):
@@ -71,19 +72,19 @@ def presets() -> list[str]:
 
 
 def open_probe(name: str) -> Probe:
-    """A published probe by name, or a file: JSON as `castsim probe` writes it, or CSV with columns packed and ms.
+    """A probe by name, or a file: JSON as `castsim probe` writes it, or CSV with columns packed and ms.
 
     Raises:
         OptionError: neither a file nor a name.
         ProbeError: a file that cannot be read, or whose times no width can be chosen from.
     """
-    path = Path(name)
+    path = OWN.get(name, Path(name))
     if path.is_file():
         probe = _of_csv(path) if path.suffix == ".csv" else _of_json(path)
     elif name in presets():
         probe = _preset(name)
     else:
-        raise OptionError(f"--probe {name}: is no file and no published probe; there are {', '.join(presets())}")
+        raise OptionError(f"--probe {name}: is no file and no probe by name; there are {', '.join([*OWN, *presets()])}")
     return _checked(name, probe)
 
 

@@ -98,7 +98,7 @@ class Recorder:
             "drafter_revision": drafter.revision,
             "dtype": str(target.dtype).removeprefix("torch."),
             "device": device_name(target.device),
-            "attention": "sdpa",
+            "attention": target.attention,
             "versions": {name: importlib.metadata.version(name) for name in ("torch", "transformers")},
             "temperature": options.sampling.temperature,
             "top_k": options.sampling.top_k,

@@ -90,6 +90,11 @@ def caveats(run: Run, plan: Plan) -> list[str]:
             lines.append(
                 f"{choice.kind.name}: rank rates measured on the other half of the chosen prompts, at every logged row."
             )
+        if choice.price is not None:
+            lines.append(
+                f"{choice.kind.name}: weighs a probe with the run's own mean masses; N is the widest tree it may take. "
+                "It saves time, which a gain in rounds does not show: castsim width does."
+            )
         cap = choice.all_options.get("rank_cap", 0)
         if cap > run.facts.rank_kept:
             lines.append(

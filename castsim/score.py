@@ -164,8 +164,9 @@ def _columns(
         return accepted(entry, budgets), np.minimum(width[:, None], budgets).astype(np.int32)
     counts, widths = [], []
     for budget in budgets:
-        entry, width = policy_entries(choice.at(budget), rounds, tables)
-        counts.append(accepted(entry, [budget]))
+        policy = choice.at(budget)
+        entry, width = policy_entries(policy, rounds, tables)
+        counts.append(accepted(entry, [policy.budget]))  # a priced policy's own may be smaller
         widths.append(width[:, None])
     return np.hstack(counts), np.hstack(widths)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-TORCH_ROOMS = ("models/", "pair/", "decode/", "checks/", "record.py", "live.py")
+TORCH_ROOMS = ("models/", "pair/", "decode/", "checks/", "record.py", "live.py", "probe.py")
 HEAVY = {"torch", "matplotlib", "joblib", "pyarrow", "transformers", "scipy", "numba"}  # only inside functions
 
 
@@ -43,7 +43,7 @@ def test_rooms_that_need_torch_are_entered_inside_functions(file):
     """`castsim --help`, replay and all that need no model work without torch."""
     top = [node for node in ast.parse(file.read_text()).body if isinstance(node, ast.ImportFrom)]
     rooms = {node.module.removeprefix("castsim.").replace(".", "/") + "/" for node in top}
-    entered = {room for room in rooms if room.startswith(TORCH_ROOMS) or room in ("record/", "live/")}
+    entered = {room for room in rooms if room.startswith(TORCH_ROOMS) or room in ("record/", "live/", "probe/")}
     assert needs_torch(file) or not entered
 
 

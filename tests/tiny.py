@@ -17,10 +17,10 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
+from castsim.models.bind import load_drafter
 from castsim.models.config import dart_config, dflash_config
 from castsim.models.dart import Dart
 from castsim.models.dflash import DFlash
-from castsim.models.drafter import load_drafter
 from castsim.models.target import load_target
 
 HIDDEN, VOCAB, LAYERS = 32, 300, 4

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 from transformers.utils import logging
 
 from castsim.errors import OptionError
+from castsim.models.bind import load_drafter, random_drafter
 from castsim.models.chat import Chat, load_chat
-from castsim.models.drafter import Drafter, load_drafter
-from castsim.models.target import load_target
+from castsim.models.drafter import Drafter
+from castsim.models.target import Target, load_target, random_target
 from castsim.pair import resolved
 
 TYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -35,6 +37,35 @@ def load_pair(
     loaded = replace(load_target(resolved(target), _dtype(dtype, where), where), name=target)
     bound = replace(load_drafter(resolved(drafter), loaded), name=drafter)
     return bound, load_chat(resolved(target), raw, thinking)
+
+
+def load_for_probe(
+    target: str,
+    drafter: str | None,
+    config: Path | None,
+    drafter_config: Path | None,
+    dtype: str,
+    device: str,
+    seed: int,
+) -> tuple[Target, Drafter | None]:
+    """A target, or one of random weights, and a drafter if one is named: latency depends on neither's values.
+
+    Raises:
+        OptionError: a device or type that is not there.
+        ModelError: see `load_target`, `random_target` and `load_drafter`.
+    """
+    where = _device(device)
+    kind = _dtype(dtype, where)
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    if config is not None:
+        loaded = random_target(config, kind, where, seed)
+    else:
+        loaded = replace(load_target(resolved(target), kind, where), name=target)
+        drafter = drafter or ("pair-dflash" if target == "pair" else None)
+    if drafter_config is not None:
+        return loaded, random_drafter(drafter_config, loaded, seed)
+    return loaded, None if drafter is None else replace(load_drafter(resolved(drafter), loaded), name=drafter)
 
 
 def _device(name: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from castsim.errors import ModelError
+from castsim.errors import ModelError, in_one_line
 from castsim.manifest import digest_of_file
 from castsim.models.cache import KeyValueCache, cache_argument
 from castsim.models.files import revision, unknown
@@ -65,6 +65,11 @@ class Target:
     def positions_max(self) -> int:
         """Longest sequence that it takes."""
         return getattr(self.model.config.get_text_config(), "max_position_embeddings", None) or ENDLESS
+
+    @property
+    def attention(self) -> str:
+        """The attention code that it runs."""
+        return getattr(self.model.config.get_text_config(), "_attn_implementation", None) or "eager"
 
     @property
     def _embedding(self) -> Tensor:
@@ -151,6 +156,28 @@ def load_target(name: str, dtype: torch.dtype, device: str) -> Target:
     if model.get_input_embeddings() is None or model.get_output_embeddings() is None:
         raise ModelError(name, "names no embedding or no output head", "use a causal language model")
     return Target(model.eval().to(device), name, _revision(path, model))
+
+
+def random_target(file: Path, dtype: torch.dtype, device: str, seed: int) -> Target:
+    """A target of a config.json with random weights, made where it runs.
+
+    Raises:
+        ModelError: no such file, or no causal language model that transformers knows.
+    """
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    if not file.is_file():
+        raise ModelError(file, "is no file", "name a model's config.json")
+    try:
+        config = AutoConfig.from_pretrained(file, trust_remote_code=False)
+        with torch.random.fork_rng(), torch.device(device):
+            torch.manual_seed(seed)
+            model = AutoModelForCausalLM.from_config(config, dtype=dtype, trust_remote_code=False)
+    except Exception as error:  # transformers and torch each have their own for a bad configuration
+        if "out of memory" in str(error) or "can't allocate memory" in str(error):
+            raise
+        raise ModelError(file, f"describes no causal model ({in_one_line(error)})", "use a model's own one") from error
+    return Target(model.eval().to(device), f"random weights of {file.name}", "random")
 
 
 def _revision(path: Path, model: Any) -> str:

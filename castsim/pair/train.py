@@ -23,7 +23,7 @@ from transformers import PreTrainedTokenizerFast
 
 from castsim.cli import serve
 from castsim.errors import CastsimError
-from castsim.models.drafter import load_drafter
+from castsim.models.bind import load_drafter
 from castsim.models.target import Target, load_target
 from castsim.pair.corpus import Roots, write_corpus
 from castsim.pair.drafters import draft_labels, new_dart, new_dflash, train

@@ -10,6 +10,7 @@ from castsim.decodes import Method, live_rows
 from castsim.forecast import PARTS
 from castsim.manifest import Facts
 from castsim.options import Choice, budgets_of, choose
+from castsim.price import pricing
 from castsim.prompts import Conversation
 from castsim.score import BASELINE
 from castsim.tables.live import live_table
@@ -26,6 +27,7 @@ def live(
     policy: arguments.Policies = None,
     setting: arguments.Settings = None,
     budgets: arguments.Budgets = "15,31,63",
+    probe: arguments.PolicyProbe = None,
     repeats: arguments.Repeats = 2,
     max_new_tokens: arguments.NewTokens = 48,
     temperature: arguments.Temperature = 0.0,
@@ -53,6 +55,7 @@ def live(
     """
     show.check_target(json_to, "--json")
     choices, widths = choose(policy or ["topN"], setting or []), budgets_of(budgets)
+    weighed = pricing(choices, widths, probe, "0", None)
     with live_extra("live"):
         from castsim import live as run
         from castsim.decode.loop import Decoder
@@ -68,7 +71,9 @@ def live(
     decoder = Decoder(bound, recorder.eos_ids, sampling, verifier, rank_kept)
     methods = _methods(choices, widths, not no_ar, None if no_chain else bound.depth_max)
     with show.progress("live") as done, memory_told():
-        found = run.live(recorder, decoder, talk, methods, run.LiveOptions(max_new_tokens, repeats, seed), done)
+        found = run.live(
+            recorder, decoder, talk, methods, run.LiveOptions(max_new_tokens, repeats, seed), done, weighed
+        )
     _tell(methods, talk, found, verifier if temperature else "greedy", seed, json_to)
 
 

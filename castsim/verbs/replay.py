@@ -5,6 +5,7 @@ from __future__ import annotations
 from castsim import arguments, show
 from castsim.errors import OptionError
 from castsim.options import budgets_of, choose
+from castsim.price import pricing, without_priced
 from castsim.results import caveats, results
 from castsim.runlog import open_run
 from castsim.sample import sample_run
@@ -21,6 +22,9 @@ def replay(
     setting: arguments.Settings = None,
     budgets: arguments.Budgets = "15,31,47,63,95,127",
     mode: arguments.ScoreMode = None,
+    probe: arguments.PolicyProbe = None,
+    draft_ms: arguments.DraftMs = None,
+    overhead: arguments.OverheadMs = "0",
     domain: arguments.Domains = None,
     jobs: arguments.Jobs = 1,
     seed: arguments.Seed = 0,
@@ -32,6 +36,7 @@ def replay(
     \b
     castsim replay --policy topN
     castsim replay RUN --policy topN,spine --set rank_cap=4 --budgets 31,63 --json -
+    castsim replay --policy costaware,perround --probe blackwell-qwen3-8b --budgets 127
     """
     show.check_target(json_to, "--json")
     show.check_target(csv_to, "--csv")
@@ -39,7 +44,13 @@ def replay(
     walked = "walked" if opened.facts.layout == "dense" else "per-round"
     if (chosen := walked if mode is None else mode) not in MODES:
         raise OptionError(f"--mode {chosen}: there are {', '.join(MODES)}")
-    plan = Plan(tuple(choose(policy or ["topN"], setting or [])), budgets_of(budgets), MODES[chosen])
+    widths = budgets_of(budgets)
+    choices = choose(policy or ["topN"], setting or [])
+    if policy == ["all"] and probe is None:
+        choices = without_priced(choices)
+    weighed = pricing(choices, widths, probe, overhead, draft_ms)
+    choices = choices if weighed is None else weighed.of(choices, opened)
+    plan = Plan(tuple(choices), widths, MODES[chosen])
     names = domains_of(opened, domain or [])
     with show.progress("replay") as done:
         tally = score(opened, plan, chosen_prompts(names, domain), jobs, done)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import torch
 
+from castsim.models.bind import load_drafter
 from castsim.models.chat import load_chat
-from castsim.models.drafter import load_drafter
 from castsim.models.target import load_target
 from castsim.prompts import Conversation
 from castsim.record import Recorder, RecordOptions, record

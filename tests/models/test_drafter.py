@@ -9,7 +9,8 @@ torch = pytest.importorskip("torch")
 tiny = pytest.importorskip("tiny")
 
 from castsim.errors import ModelError  # noqa: E402
-from castsim.models.drafter import check_table, load_drafter, token_table  # noqa: E402
+from castsim.models.bind import check_table, load_drafter  # noqa: E402
+from castsim.models.drafter import token_table  # noqa: E402
 from castsim.models.target import Target, load_target  # noqa: E402
 
 

@@ -147,7 +147,7 @@ def test_training_that_was_broken_off_ends_with_the_same_weights(tmp_path):
 
 
 def test_the_recipe_in_miniature_makes_a_pair_that_loads_and_resumes(tmp_path):
-    from castsim.models.drafter import load_drafter
+    from castsim.models.bind import load_drafter
     from castsim.models.target import load_target
     from castsim.pair.train import run
 

@@ -1,0 +1,101 @@
+"""castsim probe."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from castsim import __version__, arguments, show
+from castsim.errors import OptionError
+from castsim.probefile import Probe
+from castsim.tables.probe import probe_table
+from castsim.verbs import live_extra, memory_told
+
+
+def probe(
+    target: arguments.Target = "pair",
+    drafter: arguments.Drafter = None,
+    out: arguments.ProbeOut = Path("probe.json"),
+    packed: arguments.PackedCounts = None,
+    prefix: arguments.Prefixes = None,
+    batch: arguments.Batches = "1",
+    plain: arguments.Plain = False,
+    random_weights: arguments.RandomWeights = False,
+    config: arguments.ConfigFile = None,
+    drafter_config: arguments.DrafterConfigFile = None,
+    warmups: arguments.Warmups = 8,
+    iterations: arguments.Iterations = 30,
+    dtype: arguments.Dtype = "auto",
+    device: arguments.Device = "auto",
+    seed: arguments.ProbeSeed = 0,
+    json_to: arguments.Json = None,
+) -> None:
+    """Time the target's pass over packed tokens, prefixes and batch sizes on this machine. Needs castsim[live].
+
+    Without arguments it probes the small pair that castsim carries. Broken off, it keeps the passes that it finished.
+
+    \b
+    castsim probe --out probe.json
+    castsim probe --target Qwen/Qwen3-8B --drafter z-lab/Qwen3-8B-DFlash-b16 --prefix 1024,4096 --batch 1,8
+    castsim probe --random-weights --config config.json --plain
+    """
+    show.check_target(json_to, "--json")
+    show.check_target(out, "--out")
+    if out.exists():
+        raise OptionError(f"--out {out}: is there already, and a probe takes its time; name another file")
+    axes = [counts(option, text) for option, text in (("--packed", packed), ("--prefix", prefix), ("--batch", batch))]
+    if random_weights != (config is not None):
+        raise OptionError("--random-weights: goes with --config FILE, the target's config.json")
+    with live_extra("probe"):
+        from castsim import probe as run
+        from castsim.decode import shapes
+        from castsim.models.load import load_for_probe
+    with memory_told():
+        loaded, bound = load_for_probe(target, drafter, config, drafter_config, dtype, device, seed)
+    options = _options(shapes, loaded, bound, axes, warmups, iterations, plain, seed)
+    with show.progress("probe") as done, memory_told("give shorter --prefix, smaller --batch or another --device"):
+        found = run.probe(loaded, bound, options, done)
+    show.write_text(out, found.model_dump_json() + "\n", "--out")
+    _tell(out, found, json_to)
+
+
+def counts(option: str, text: str | None) -> tuple[int, ...] | None:
+    """Whole numbers that rise, from "16,32".
+
+    Raises:
+        OptionError: something else.
+    """
+    if text is None:
+        return None
+    try:
+        values = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise OptionError(f"{option} {text}: give whole numbers with commas, for example 16,32") from None
+    if values[0] < (0 if option == "--prefix" else 1) or any(a >= b for a, b in pairwise(values)):
+        raise OptionError(f"{option} {text}: give rising numbers")
+    return values
+
+
+def _options(
+    shapes: Any, loaded: Any, bound: Any, axes: list[Any], warmups: int, iterations: int, plain: bool, seed: int
+) -> Any:
+    """The axes asked for; the paper's prefix where the models have room for it, else half of what they have."""
+    packed, prefixes, batches = axes
+    packed = packed or shapes.PACKED
+    if prefixes is None:
+        room = min(loaded.positions_max, loaded.positions_max if bound is None else bound.positions_max)
+        prefixes = (shapes.PREFIX if shapes.PREFIX + packed[-1] <= room else room // 2,)
+    return shapes.ProbeOptions(packed, prefixes, batches, warmups, iterations, plain, seed)
+
+
+def _tell(out: Path, found: Probe, json_to: str | None) -> None:
+    how = "without tree mask and hidden states" if found.plain else "with tree mask and hidden states"
+    notes = [
+        *found.notes,
+        f"{found.target}, {found.dtype}, {found.attention}, {how}, on {found.device}; medians of "
+        f"{len(found.samples_ms[0][0][0]) if found.samples_ms else 0} passes, +- their standard errors.",
+        f"Read it: castsim width --probe {out}",
+    ]
+    document = {"verb": "probe", "version": __version__, "out": str(out), "probe": found.model_dump(mode="json")}
+    show.emit(document, [probe_table(found)], notes, json_to)
