@@ -69,16 +69,11 @@ def of_run(
     Raises:
         RunLogError: from reading, or where no round is left.
     """
-    mode: Mode = "walked" if run.facts.layout == "dense" else "per_round"
-    plan = Plan((Choice(TopN, {"rank_cap": rank_cap}),), tuple(budgets), mode)
-    tally = score(run, plan, prompts, 1, lambda share: done(share / 2))
-    emitted, rounds = tally.committed.astype(np.float64), tally.rounds.astype(np.float64)
-    played = (rounds > 0).all(axis=1)
-    emitted, rounds = emitted[played], rounds[played]
+    found = scored(run, prompts, (Choice(TopN, {"rank_cap": rank_cap}),), budgets, lambda share: done(share / 2))
+    emitted, rounds = found.emitted, found.rounds
     mass = round_masses(run, prompts, rank_cap, largest, lambda share: done(0.5 + share / 2))
-    walked = "walked" if mode == "walked" else "per round, on logged rounds, which flatters trees"
     return Acceptance(
-        f"{run.folder.name}, {len(emitted)} prompts, {walked}",
+        f"{run.folder.name}, {len(emitted)} prompts, {found.how}",
         np.minimum.accumulate(mass.mean(axis=0)),
         run.facts.depth_max,
         tuple(budgets),
@@ -87,6 +82,44 @@ def of_run(
         (emitted, rounds),
         notes=tuple(run.facts.notes) + (("The run is simulated.",) if run.facts.simulated else ()),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """Replayed columns, the chain first, over the prompts that played rounds in all of them.
+
+    Attributes:
+        columns: (policy, budget) of each.
+        emitted, rounds, nodes: (P, C) sums by prompt.
+        how: walked, or a warning.
+    """
+
+    columns: list[tuple[Choice, int]]
+    emitted: Array
+    rounds: Array
+    nodes: Array
+    how: str
+
+
+def scored(
+    run: Run,
+    prompts: Sequence[int] | None,
+    choices: Sequence[Choice],
+    budgets: Sequence[int],
+    done: Callable[[float], None] = lambda _: None,
+) -> Scored:
+    """Replay policies at budgets, walked where the log is dense.
+
+    Raises:
+        RunLogError: from reading, or where no round is left.
+    """
+    mode: Mode = "walked" if run.facts.layout == "dense" else "per_round"
+    plan = Plan(tuple(choices), tuple(budgets), mode)
+    tally = score(run, plan, prompts, 1, done)
+    played = (tally.rounds > 0).all(axis=1)
+    sums = (table[played].astype(np.float64) for table in (tally.committed, tally.rounds, tally.nodes))
+    how = "walked" if mode == "walked" else "per round, on logged rounds, which flatters trees"
+    return Scored(plan.columns(run.facts.depth_max), *sums, how)
 
 
 def round_masses(

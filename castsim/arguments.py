@@ -191,3 +191,7 @@ DrafterConfigFile = Annotated[
 Warmups = Annotated[int, Option(metavar="N", min=0, help="Untimed calls of each shape.")]
 Iterations = Annotated[int, Option(metavar="N", min=1, help="Timed calls of each shape.")]
 ProbeSeed = Annotated[int, Option("--seed", metavar="N", min=0, help="Seed of tokens, trees and random weights.")]
+LiveFile = Annotated[
+    Path | None,
+    Option("--live", metavar="FILE", help="JSON of castsim live: its rounds give the host's time.", show_default=False),
+]

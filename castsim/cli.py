@@ -12,6 +12,7 @@ from castsim import __version__
 from castsim.errors import CastsimError
 from castsim.verbs.calibrate import calibrate
 from castsim.verbs.check import check
+from castsim.verbs.forecast import forecast_verb
 from castsim.verbs.generate import generate
 from castsim.verbs.import_log import import_log
 from castsim.verbs.live import live
@@ -48,6 +49,7 @@ def build() -> typer.Typer:
     app.command()(check)
     app.command()(probe)
     app.command()(width)
+    app.command("forecast")(forecast_verb)
     app.command()(calibrate)
     app.command("import")(import_log)
     app.command()(policies)

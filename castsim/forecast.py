@@ -1,9 +1,20 @@
-"""What a decode should take: rounds and tokens from a replay, times of a round's parts from measurements."""
+"""What a decode should take: rounds and tokens from a replay, times of a round from its parts or from a probe."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from castsim.cost import Cost, noisy_costs
+from replay.bootstrap import prompt_weights
+from replay.width import Overhead
+
+Array = NDArray[np.float64]
+DRAWS = 1000
 PARTS = ("draft", "build", "pack", "target", "walk", "commit")  # of a round, in order
 
 
@@ -42,3 +53,98 @@ class RoundCost:
         Source: throughput R / round time of section 3.1, and the window of appendix D.
         """
         return (rounds * self.round_ms - prompts * (self.draft_ms + self.prepare_ms)) / tokens
+
+
+class Timed(NamedTuple):
+    """Forecasts of C ways to decode, the chain first; each interval (2, C) is of 95 %.
+
+    Attributes:
+        ar_ms: time of a token in autoregressive decoding, a pass of one token.
+    """
+
+    round_ms: Array
+    ms_per_token: Array
+    ms_per_token_ci95: Array
+    gain: Array
+    gain_ci95: Array
+    ar_ms: float
+    speedup: Array
+    speedup_ci95: Array
+
+
+def forecast(
+    cost: Cost, nodes: Sequence[float], committed: Array, drawn: Array, seed: int, ar_host_ms: float = 0.0
+) -> Timed:
+    """Throughput R / l(N) of each column.
+
+    Args:
+        cost: draft, overhead and the target's curve.
+        nodes: (C,) nonroot nodes of the trees, a mean where they differ from round to round.
+        committed: (C,) R.
+        drawn: (D, C) R of resampled prompts, see `committed_draws`; the probe is drawn anew beside it.
+        ar_host_ms: host time of a token in autoregressive decoding, beside the target's pass at n = 1.
+
+    Source: l(N) of section 3.3, throughput (1 + g) / l of Theorem 2 with the measured R in the place of 1 + g.
+    """
+    rng = np.random.default_rng(seed)
+    times, single_ms = _times(cost, nodes)
+    ar_ms = single_ms + ar_host_ms
+    noisy = [_times(c, nodes) for c in noisy_costs(cost, len(drawn), rng)]
+    pace = np.stack([t for t, _ in noisy]) / drawn  # (D, C) ms/token
+    single = np.array([[ms + ar_host_ms] for _, ms in noisy])
+    own = times / committed
+
+    def ends(values: Array) -> Array:
+        return np.quantile(values, [0.025, 0.975], axis=0)
+
+    return Timed(
+        times,
+        own,
+        ends(pace),
+        own[0] / own - 1,
+        ends(pace[:, :1] / pace - 1),
+        ar_ms,
+        ar_ms / own,
+        ends(single / pace),
+    )
+
+
+def _times(cost: Cost, nodes: Sequence[float]) -> tuple[Array, float]:
+    """(C,) times of rounds, and of a pass of one token; NaN where the probe has none."""
+    curve = cost.curve.smoothed()
+    at = np.asarray(nodes, np.float64)
+    times = cost.draft_ms + cost.overhead.fixed_ms + cost.overhead.slope_ms * at + curve.ms_at(at + 1)
+    return times, float(curve.ms[0, 0, 0]) if curve.packed[0] == 1 else float("nan")
+
+
+def committed_draws(committed: Array, tally: tuple[Array, Array] | None, seed: int) -> Array:
+    """(D, C) R of resampled prompts, the same ones for all columns; constant where no prompts are known.
+
+    Args:
+        committed: (C,) R.
+        tally: emitted tokens and rounds by prompt, each (P, C).
+    """
+    if tally is None or len(tally[0]) < 2:
+        return np.broadcast_to(committed, (DRAWS, len(committed)))
+    emitted, rounds = tally
+    draws = prompt_weights(len(emitted), DRAWS, np.random.default_rng(seed))
+    return np.concatenate([(weight @ emitted) / (weight @ rounds) for weight in draws])
+
+
+def fitted_overhead(cost: Cost, nodes: Sequence[float], round_ms: Sequence[float]) -> Overhead:
+    """h(N) from a few live rounds: the least-squares line through what draft and target leave of them, not below 0.
+
+    One point gives a constant.
+
+    Args:
+        nodes, round_ms: of each live point, nonroot nodes and the time of a round.
+    """
+    at = np.asarray(nodes, np.float64)
+    left = np.asarray(round_ms) - cost.draft_ms - cost.curve.smoothed().ms_at(at + 1)
+    if len(set(at.tolist())) < 2:
+        return Overhead(max(float(left.mean()), 0.0))
+    slope, fixed = np.polyfit(at, left, 1).tolist()
+    if slope < 0 or fixed < 0:  # then the best line within bounds runs along one of them
+        lines = [(max(float(left.mean()), 0.0), 0.0), (0.0, max(float(at @ left / (at @ at)), 0.0))]
+        fixed, slope = min(lines, key=lambda line: float(((line[0] + line[1] * at - left) ** 2).sum()))
+    return Overhead(fixed, slope)

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from castsim.acceptance import Acceptance
 from castsim.cost import Cost, noisy_costs, scatter
-from replay.bootstrap import prompt_weights
+from castsim.forecast import DRAWS, committed_draws, forecast
 from replay.latency import LatencyCurve
 from replay.width import (
-    AffineCost,
     Overhead,
     batch_stopping_budget,
     best_batch_budget,
@@ -29,7 +28,6 @@ from replay.width import (
 
 Array = NDArray[np.float64]
 GRID = (15, 31, 47, 63, 95, 127)  # the paper's
-DRAWS = 1000
 BATCHES = 20  # random batches of a run's rounds for Proposition 3
 
 
@@ -94,51 +92,32 @@ def widths(cost: Cost, found: Acceptance, grid: Sequence[int], seed: int) -> lis
     The interval joins the prompts that R was measured on, where they are known, and the probe's noise.
     """
     column = [0, *(1 + found.budgets.index(n) for n in grid)]
-    budgets = np.array([found.depth_max, *grid])
-    committed, line = found.committed[column], cost.affine()
-    times = cost.rounds_ms(int(budgets.max()))[budgets]
-    rng = np.random.default_rng(seed)
-    noisy = np.stack([c.rounds_ms(int(budgets.max()))[budgets] for c in noisy_costs(cost, DRAWS, rng)])
-    drawn = _committed_draws(found, column, rng)
-    pace = drawn / noisy  # (D, 1+C)
-    interval = np.quantile(pace / pace[:, :1] - 1, [0.025, 0.975], axis=0)
-    expected = 1 + expected_accepted(found.mass)
+    budgets = [found.depth_max, *grid]
+    tally = None if found.tally is None else (found.tally[0][:, column], found.tally[1][:, column])
+    committed = found.committed[column]
+    timed = forecast(cost, budgets, committed, committed_draws(committed, tally, seed), seed)
+    line, expected = cost.affine(), 1 + expected_accepted(found.mass)
     rows = []
-    for i, budget in enumerate(budgets.tolist()):
+    for i, budget in enumerate(budgets):
         tree = i > 0
+        rate = expected[budget - 1] / (line.fixed_ms + line.slope_ms * (budget - 1))
         rows.append(
             {
                 "policy": "topN" if tree else "chain",
                 "budget": budget,
                 "packed": budget + 1,
                 "mass": float(found.mass[budget - 1]) if tree else None,
-                "threshold": float(expected[budget - 1] / _affine_ms(line, budget - 1) * line.slope_ms)
-                if tree
-                else None,
+                "threshold": float(rate * line.slope_ms) if tree else None,
                 "committed_expected": float(expected[budget]) if tree else None,
                 "committed": float(committed[i]),
-                "round_ms": float(times[i]),
-                "tok_per_ms": float(committed[i] / times[i]),
-                "ms_per_token": float(times[i] / committed[i]),
-                "gain_over_chain": float(committed[i] / committed[0] * times[0] / times[i] - 1),
-                "gain_over_chain_ci95": interval[:, i].tolist(),
+                "round_ms": float(timed.round_ms[i]),
+                "tok_per_ms": float(1 / timed.ms_per_token[i]),
+                "ms_per_token": float(timed.ms_per_token[i]),
+                "gain_over_chain": float(timed.gain[i]),
+                "gain_over_chain_ci95": timed.gain_ci95[:, i].tolist(),
             }
         )
     return rows
-
-
-def _affine_ms(line: AffineCost, budget: int) -> float:
-    return line.fixed_ms + line.slope_ms * budget
-
-
-def _committed_draws(found: Acceptance, column: list[int], rng: np.random.Generator) -> Array:
-    """(D, 1+C) R of resampled prompts, the same ones for all columns; constant where no prompts are known."""
-    if found.tally is None or len(found.tally[0]) < 2:
-        return np.broadcast_to(found.committed[column], (DRAWS, len(column)))
-    emitted, rounds = (table[:, column] for table in found.tally)
-    return np.concatenate(
-        [(weight @ emitted) / (weight @ rounds) for weight in prompt_weights(len(emitted), DRAWS, rng)]
-    )
 
 
 def noise(cost: Cost, found: Acceptance, grid: Sequence[int], seed: int) -> dict[str, Any]:

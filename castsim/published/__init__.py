@@ -21,4 +21,4 @@ def frame(name: str) -> pl.DataFrame:
 
 def short(target: str) -> str:
     """A target's name as the tables print it."""
-    return target.split("/")[-1].removesuffix("-Instruct")
+    return target.split("/")[-1].removesuffix("-Instruct").replace("Llama", "LLaMA")

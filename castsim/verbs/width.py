@@ -80,10 +80,12 @@ def width(
 
 
 def _published(json_to: str | None) -> None:
+    from castsim.published.intervals import intervals_table, prompt_gains
     from castsim.published.widths import CAVEATS, settings, settings_table
 
-    rows = settings()
-    show.emit({"verb": "width", "version": __version__, "published": rows}, [settings_table(rows)], CAVEATS, json_to)
+    rows, gains = settings(), prompt_gains()
+    document = {"verb": "width", "version": __version__, "published": rows, "table_3": gains, "caveats": CAVEATS}
+    show.emit(document, [settings_table(rows), intervals_table(gains)], CAVEATS, json_to)
 
 
 def _priced_grid(grid: tuple[int, ...], cost: Cost) -> tuple[int, ...]:
