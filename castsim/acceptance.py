@@ -42,6 +42,7 @@ class Acceptance:
         committed: (1+C,) R of the chain and at each width, pooled.
         round_mass: (B, N) masses of single rounds, or None.
         tally: emitted tokens and rounds by prompt, each (P, 1+C), or None where no prompt is known.
+        prompt: (P,) which prompts these are.
         bounded: R is what the masses promise, and the chain's is bounded by the best L nodes.
     """
 
@@ -52,6 +53,7 @@ class Acceptance:
     committed: Array
     round_mass: Array | None = None
     tally: tuple[Array, Array] | None = None
+    prompt: NDArray[np.int32] | None = None
     bounded: bool = False
     notes: tuple[str, ...] = ()
 
@@ -80,6 +82,7 @@ def of_run(
         emitted.sum(axis=0) / rounds.sum(axis=0),
         mass,
         (emitted, rounds),
+        found.prompt,
         notes=tuple(run.facts.notes) + (("The run is simulated.",) if run.facts.simulated else ()),
     )
 
@@ -90,11 +93,13 @@ class Scored:
 
     Attributes:
         columns: (policy, budget) of each.
+        prompt: (P,) numbers.
         emitted, rounds, nodes: (P, C) sums by prompt.
         how: walked, or a warning.
     """
 
     columns: list[tuple[Choice, int]]
+    prompt: NDArray[np.int32]
     emitted: Array
     rounds: Array
     nodes: Array
@@ -119,7 +124,7 @@ def scored(
     played = (tally.rounds > 0).all(axis=1)
     sums = (table[played].astype(np.float64) for table in (tally.committed, tally.rounds, tally.nodes))
     how = "walked" if mode == "walked" else "per round, on logged rounds, which flatters trees"
-    return Scored(plan.columns(run.facts.depth_max), *sums, how)
+    return Scored(plan.columns(run.facts.depth_max), tally.prompt[played], *sums, how)
 
 
 def round_masses(

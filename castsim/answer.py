@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -25,8 +26,15 @@ def answer(
     prefix: int | None,
     batch: int,
     seed: int,
+    more: Sequence[dict[str, Any]] = (),
 ) -> dict[str, Any]:
-    """Rules, widths, noise, curves and caveats, with the verdict first among them."""
+    """Rules, widths, noise, curves and caveats, with the verdict first among them.
+
+    Args:
+        name: what the probe was called.
+        whole: its curve with all prefixes and batch sizes.
+        more: rows of `castsim.played` for the table of widths.
+    """
     answers = rules(cost, found, grid)
     rows = widths(cost, found, grid, seed)
     deployed = next(rule["deployed"] for rule in answers if rule["rule"] == "measured")
@@ -42,7 +50,7 @@ def answer(
         "overhead_ms": [cost.overhead.fixed_ms, cost.overhead.slope_ms],
         "verdict": verdict(rows, deployed),
         "rules": answers,
-        "widths": rows,
+        "widths": [*rows, *more],
         "noise": noise(cost, found, grid, seed),
         "by_prefix": by_prefix(whole, cost, found, grid, batch),
         "by_batch": by_batch(whole, cost, found, grid[-1], prefix, seed),

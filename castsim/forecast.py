@@ -113,7 +113,12 @@ def _times(cost: Cost, nodes: Sequence[float]) -> tuple[Array, float]:
     """(C,) times of rounds, and of a pass of one token; NaN where the probe has none."""
     curve = cost.curve.smoothed()
     at = np.asarray(nodes, np.float64)
-    times = cost.draft_ms + cost.overhead.fixed_ms + cost.overhead.slope_ms * at + curve.ms_at(at + 1)
+    times = (
+        cost.draft_ms
+        + cost.overhead.fixed_ms
+        + cost.overhead.slope_ms * at
+        + curve.ms_at(np.maximum(at + 1, curve.packed[0]))
+    )
     return times, float(curve.ms[0, 0, 0]) if curve.packed[0] == 1 else float("nan")
 
 

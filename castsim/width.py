@@ -165,7 +165,7 @@ def by_batch(
         own = cost.at(curve.at(prefix, batch))
         line, totals = replace(own, overhead=Overhead(own.overhead.fixed_ms)).affine(), np.arange(batch * largest + 1)
         slope = line.slope_ms / batch + own.overhead.slope_ms  # a line's node is one of each request
-        smooth = own.curve.smoothed().ms_at(1 + totals / batch)
+        smooth = own.curve.smoothed().ms_at(np.maximum(1 + totals / batch, own.curve.packed[0]))
         times = own.draft_ms + own.overhead.fixed_ms + own.overhead.slope_ms * totals + smooth
         chosen = []
         for _ in range(BATCHES if found.round_mass is not None else 1):

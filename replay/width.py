@@ -71,13 +71,20 @@ def measured_round_ms(
 ) -> FloatArray:
     """(N+1,) time of a round at every budget 0..N from a measured curve of one prefix and batch size.
 
+    Counts below the smallest measured one take its time.
+
     Raises:
         ValueError: see `LatencyCurve.ms_at`.
 
     Source: l(N) = c_draft + h(N) + l_tgt(n0 + N) of section 3.3.
     """
     nodes = np.arange(budget + 1)
-    return draft_ms + overhead.fixed_ms + overhead.slope_ms * nodes + curve.ms_at(nodes + 1, how)
+    return (
+        draft_ms
+        + overhead.fixed_ms
+        + overhead.slope_ms * nodes
+        + curve.ms_at(np.maximum(nodes + 1, curve.packed[0]), how)
+    )
 
 
 def expected_accepted(mass: ArrayLike) -> NDArray[np.float64]:

@@ -44,7 +44,8 @@ def _threshold(axis: Any, document: dict[str, Any]) -> None:
 
 
 def _throughput(axis: Any, document: dict[str, Any]) -> None:
-    chain, *trees = document["widths"]
+    chain = document["widths"][0]
+    trees = [row for row in document["widths"] if row["policy"] == "topN"]
     gain = [100 * row["gain_over_chain"] for row in trees]
     low, high = ([100 * row["gain_over_chain_ci95"][i] for row in trees] for i in (0, 1))
     at = [row["budget"] for row in trees]

@@ -52,7 +52,7 @@ def _widths(rows: Sequence[dict[str, Any]]) -> Table:
     for row in rows:
         grid.add_row(
             row["policy"],
-            str(row["budget"]),
+            str(row["budget"]) if isinstance(row["budget"], int) else f"{row['budget']:.1f}",
             *("" if row[key] is None else f"{row[key]:.4f}" for key in ("mass", "threshold")),
             number(row["committed"], "{:.3f}"),
             number(row["round_ms"], "{:.2f}"),

@@ -13,9 +13,10 @@ from castsim.cost import Cost, overhead_of, require_cost
 from castsim.engines import configuration
 from castsim.errors import OptionError
 from castsim.options import budgets_of
+from castsim.played import per_round_rows
 from castsim.plots import check_plot
 from castsim.probefile import Probe, open_probe
-from castsim.runlog import open_run
+from castsim.runlog import Run, open_run
 from castsim.sample import sample_run
 from castsim.score import domains_of
 from castsim.tables.width import width_tables
@@ -60,14 +61,19 @@ def width(
     whole = opened.curve()
     cost = require_cost(whole, prefix, batch, draft_ms, overhead_of(overhead), line)
     grid = _priced_grid(budgets_of(budgets), cost)
+    run = _run(masses, domain)
+    prompts = None if run is None else chosen_prompts(domains_of(run, domain or []), domain)
     with show.progress("width") as done:
-        found = _acceptance(masses, opened, grid, domain, rank_cap, done)
+        found = (
+            _named(str(masses), opened, grid) if run is None else of_run(run, prompts, grid, rank_cap, grid[-1], done)
+        )
     grid = tuple(n for n in grid if n in found.budgets)
     if not grid:
         raise OptionError(
             f"--budgets {budgets}: R is known at {', '.join(map(str, found.budgets))} only; give one of them"
         )
-    document = answer(probe, opened, whole, cost, found, grid, prefix, batch, seed)
+    more = [] if run is None else per_round_rows(run, prompts, cost, found, grid[-1], rank_cap, seed)
+    document = answer(probe, opened, whole, cost, found, grid, prefix, batch, seed, more)
     if emit is not None:
         _emit(emit, document, json_to)
         return None
@@ -96,21 +102,22 @@ def _priced_grid(grid: tuple[int, ...], cost: Cost) -> tuple[int, ...]:
     return kept
 
 
-def _acceptance(
-    masses: str | None, probe: Probe, grid: tuple[int, ...], domain: list[str] | None, rank_cap: int, done: Any
-) -> Acceptance:
-    path = Path(masses) if masses is not None else sample_run()
+def _run(masses: str | None, domain: list[str] | None) -> Run | None:
+    """The run that --masses names; None for a published curve or a file."""
+    path = sample_run() if masses is None else Path(masses)
     if path.is_dir():
-        run = open_run(path)
-        names = domains_of(run, domain or [])
-        return of_run(run, chosen_prompts(names, domain), grid, rank_cap, grid[-1], done)
+        return open_run(path)
     if domain:
         raise OptionError(f"--domain {domain[0]}: only a run has domains")
+    return None
+
+
+def _named(masses: str, probe: Probe, grid: tuple[int, ...]) -> Acceptance:
     if masses in mass_names():
-        return published(str(masses), probe.target, probe.gpu, grid[-1])
-    if path.is_file():
-        return of_file(path, grid, grid[-1])
-    raise unknown_masses(str(masses))
+        return published(masses, probe.target, probe.gpu, grid[-1])
+    if Path(masses).is_file():
+        return of_file(Path(masses), grid, grid[-1])
+    raise unknown_masses(masses)
 
 
 def _emit(engine: str, document: dict[str, Any], json_to: str | None) -> None:
