@@ -61,6 +61,17 @@ def require_cost(
     return Cost(part, draft, overhead, method)
 
 
+def require_reach(cost: Cost, budget: int) -> None:
+    """Refuse a tree or chain of more nodes than the probe prices.
+
+    Raises:
+        OptionError: it ends below that.
+    """
+    most = int(cost.curve.packed[-1]) - 1
+    if budget > most:
+        raise OptionError(f"--probe: it ends at {most + 1} packed tokens, which prices {most} nodes and not {budget}")
+
+
 def noisy_costs(cost: Cost, draws: int, rng: np.random.Generator) -> list[Cost]:
     """The probe measured again and again: samples drawn with replacement, or medians shaken by their own scatter.
 

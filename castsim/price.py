@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from castsim.acceptance import round_masses
-from castsim.cost import Cost, overhead_of, require_cost
+from castsim.cost import Cost, overhead_of, require_cost, require_reach
 from castsim.errors import OptionError
 from castsim.options import Choice, Price
 from castsim.probefile import open_probe
@@ -55,8 +55,7 @@ def pricing(
     if probe is None:
         return None
     cost = require_cost(open_probe(probe).curve(), None, 1, draft_ms, overhead_of(overhead), "least_squares")
-    if max(budgets) + 1 > cost.curve.packed[-1]:
-        raise OptionError(f"--budgets {max(budgets)}: the probe ends at {cost.curve.packed[-1]} packed tokens")
+    require_reach(cost, max(budgets))
     return Pricing(cost, max(budgets))
 
 

@@ -1,10 +1,12 @@
 """One Hypothesis profile for all tests, and the runs that tests share."""
 
+import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from castsim import cli
 from castsim.runlog import open_run
 from castsim.sample import sample_run
 
@@ -33,3 +35,17 @@ def pairs(tmp_path_factory):
     torch.set_num_threads(1)  # two beside another busy process can be ten times as slow
     folder = tmp_path_factory.mktemp("pairs")
     return {"dflash": tiny.saved_pair(folder / "dflash"), "dart": tiny.saved_pair(folder / "dart", tiny.DART)}
+
+
+@pytest.fixture
+def castsim(monkeypatch, capsys):
+    """Run the command line in this process; gives exit code, stdout and stderr."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["castsim", *map(str, arguments)])
+        with pytest.raises(SystemExit) as left:
+            cli.main()
+        out = capsys.readouterr()
+        return left.value.code or 0, out.out, out.err
+
+    return run

@@ -1,5 +1,6 @@
 """Small runs for tests: made in memory, written by the real writer, and broken on purpose."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -70,3 +71,10 @@ def alter(folder: Path, name: str, *columns: pl.Expr | pl.Series) -> None:
     file = folder / name
     pl.read_parquet(file).with_columns(*columns).write_parquet(file, row_group_size=8)
     reseal(folder)
+
+
+def document(castsim, *arguments):
+    """What a verb prints with --json -."""
+    code, out, _ = castsim(*arguments, "--json", "-")
+    assert code == 0
+    return json.loads(out)  # the whole of stdout is one document

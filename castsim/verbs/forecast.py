@@ -10,7 +10,7 @@ import numpy as np
 
 from castsim import __version__, arguments, show
 from castsim.acceptance import Scored, scored
-from castsim.cost import Cost, overhead_of, require_cost
+from castsim.cost import Cost, overhead_of, require_cost, require_reach
 from castsim.errors import OptionError, PlacedError
 from castsim.forecast import committed_draws, fitted_overhead, forecast
 from castsim.options import budgets_of, choose
@@ -59,8 +59,7 @@ def forecast_verb(
         budgets_of(budgets),
     )
     cost = require_cost(open_probe(probe).curve(), prefix, batch, draft_ms, overhead_of(overhead), "least_squares")
-    if widths[-1] + 1 > cost.curve.packed[-1]:
-        raise OptionError(f"--budgets {widths[-1]}: the probe ends at {cost.curve.packed[-1]} packed tokens")
+    require_reach(cost, max(widths[-1], opened.facts.depth_max))
     ar_host = 0.0
     if live is not None:
         host, ar_host = _of_live(live, cost, overhead)

@@ -9,7 +9,7 @@ from typing import Any, get_args
 from castsim import __version__, arguments, show
 from castsim.acceptance import Acceptance, mass_names, of_file, of_run, published, unknown_masses
 from castsim.answer import answer
-from castsim.cost import Cost, overhead_of, require_cost
+from castsim.cost import Cost, overhead_of, require_cost, require_reach
 from castsim.engines import configuration
 from castsim.errors import OptionError
 from castsim.options import budgets_of
@@ -64,9 +64,11 @@ def width(
     run = _run(masses, domain)
     prompts = None if run is None else chosen_prompts(domains_of(run, domain or []), domain)
     with show.progress("width") as done:
-        found = (
-            _named(str(masses), opened, grid) if run is None else of_run(run, prompts, grid, rank_cap, grid[-1], done)
-        )
+        if run is None:
+            found = _named(str(masses), opened, grid)
+        else:
+            found = of_run(run, prompts, grid, rank_cap, grid[-1], done)
+    require_reach(cost, found.depth_max)
     grid = tuple(n for n in grid if n in found.budgets)
     if not grid:
         raise OptionError(

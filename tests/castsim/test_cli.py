@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 import runs
+from runs import document
 
 from castsim import cli
 from castsim.runlog import open_run
@@ -28,28 +29,8 @@ KEYS = {
 
 
 @pytest.fixture
-def castsim(monkeypatch, capsys):
-    """Run the command line in this process; gives exit code, stdout and stderr."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["castsim", *map(str, arguments)])
-        with pytest.raises(SystemExit) as left:
-            cli.main()
-        out = capsys.readouterr()
-        return left.value.code or 0, out.out, out.err
-
-    return run
-
-
-@pytest.fixture
 def small(tmp_path):
     return runs.write(tmp_path / "small", [runs.prompts([9, 5, 12, 2])])
-
-
-def document(castsim, *arguments):
-    code, out, _ = castsim(*arguments, "--json", "-")
-    assert code == 0
-    return json.loads(out)  # the whole of stdout is one document
 
 
 def test_the_main_job_prints_every_domain_and_budget_beside_the_chain(castsim, sample):
