@@ -3,62 +3,85 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from castsim import __version__, show
 from castsim.acceptance import Acceptance
-from castsim.cost import Cost
+from castsim.cost import Cost, require_reach
+from castsim.errors import OptionError
 from castsim.probefile import Probe
 from castsim.width import by_batch, by_prefix, noise, rules, verdict, widths
-from replay.latency import LINE_FROM, LINE_TO, LatencyCurve
+from replay.latency import LINE_FROM, LINE_TO
 from replay.width import expected_accepted
 
 
-def answer(
-    name: str,
-    probe: Probe,
-    whole: LatencyCurve,
-    cost: Cost,
-    found: Acceptance,
-    grid: tuple[int, ...],
-    prefix: int | None,
-    batch: int,
-    seed: int,
-    more: Sequence[dict[str, Any]] = (),
-) -> dict[str, Any]:
+@dataclass(frozen=True, eq=False)
+class Question:
+    """What is asked.
+
+    Attributes:
+        name: what the probe was called.
+        cost: of its curve at one prefix and batch size.
+        grid: widths to choose from, rising.
+        prefix: as asked; None is the probe's smallest.
+    """
+
+    name: str
+    probe: Probe
+    cost: Cost
+    grid: tuple[int, ...]
+    prefix: int | None
+    batch: int
+    seed: int
+
+
+def answer(asked: Question, found: Acceptance, more: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
     """Rules, widths, noise, curves and caveats, with the verdict first among them.
 
     Args:
-        name: what the probe was called.
-        whole: its curve with all prefixes and batch sizes.
+        asked: the probe and what to do with it.
+        found: masses and R.
         more: rows of `castsim.played` for the table of widths.
+
+    Raises:
+        OptionError: R is known at none of the widths.
     """
+    cost, seed, whole = asked.cost, asked.seed, asked.probe.curve()
+    require_reach(cost, found.depth_max)
+    grid = tuple(n for n in asked.grid if n in found.budgets)
+    if not grid:
+        known = ", ".join(map(str, found.budgets))
+        raise OptionError(f"--budgets {asked.grid[0]}: R is known at {known} only; give one of them")
     answers = rules(cost, found, grid)
     rows = widths(cost, found, grid, seed)
     deployed = next(rule["deployed"] for rule in answers if rule["rule"] == "measured")
     document = {
         "verb": "width",
         "version": __version__,
-        "probe": {"name": name, **probe.model_dump(include={"source", "target", "drafter", "gpu", "device", "dtype"})},
+        "probe": {
+            "name": asked.name,
+            **asked.probe.model_dump(include={"source", "target", "drafter", "gpu", "device", "dtype"}),
+        },
         "acceptance": {"source": found.source, "depth_max": found.depth_max, "bounded": found.bounded},
         "grid": grid,
         "prefix": int(cost.curve.prefix[0]),
-        "batch": batch,
+        "batch": asked.batch,
         "draft_ms": cost.draft_ms,
         "overhead_ms": [cost.overhead.fixed_ms, cost.overhead.slope_ms],
         "verdict": verdict(rows, deployed),
         "rules": answers,
         "widths": [*rows, *more],
         "noise": noise(cost, found, grid, seed),
-        "by_prefix": by_prefix(whole, cost, found, grid, batch),
-        "by_batch": by_batch(whole, cost, found, grid[-1], prefix, seed),
+        "by_prefix": by_prefix(whole, cost, found, grid, asked.batch),
+        "by_batch": by_batch(whole, cost, found, grid[-1], asked.prefix, seed),
         "cliffs": [c._asdict() for c in cost.curve.cliffs()],
         "transients": [t._asdict() for t in cost.curve.transients()],
         **_curves(cost, found, grid[-1]),
     }
-    return {**document, "caveats": _caveats(document, probe, found, cost, prefix)}
+    return {**document, "caveats": _caveats(document, asked, found)}
 
 
 def _curves(cost: Cost, found: Acceptance, largest: int) -> dict[str, Any]:
@@ -81,7 +104,7 @@ def _curves(cost: Cost, found: Acceptance, largest: int) -> dict[str, Any]:
     }
 
 
-def _caveats(document: dict[str, Any], probe: Probe, found: Acceptance, cost: Cost, prefix: int | None) -> list[str]:
+def _caveats(document: dict[str, Any], asked: Question, found: Acceptance) -> list[str]:
     """The verdict in words, and what a reader must know."""
     return [
         _verdict(document["verdict"]),
@@ -95,8 +118,8 @@ def _caveats(document: dict[str, Any], probe: Probe, found: Acceptance, cost: Co
             for t in document["transients"]
         ),
         _noise(document["noise"]),
-        *probe.notes,
-        *_of_cost(document, cost, prefix),
+        *asked.probe.notes,
+        *_of_cost(document, asked.cost, asked.prefix),
         *found.notes,
         f"R: {found.source}. Gain in time over the chain of {found.depth_max}; intervals join "
         f"{'the resampled prompts and ' if found.tally is not None else ''}the probe's noise.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,13 +45,15 @@ class Cost:
 
 
 def require_cost(
-    curve: LatencyCurve, prefix: int | None, batch: int, draft_ms: float | None, overhead: Overhead, method: Estimator
+    curve: LatencyCurve, prefix: int | None, batch: int, draft_ms: float | None, overhead: Overhead, method: str
 ) -> Cost:
     """The cost at a prefix and batch size; a drafter time that is given replaces the probe's.
 
     Raises:
-        OptionError: a batch size that was not measured, or no drafter time.
+        OptionError: a batch size that was not measured, no drafter time, or an unknown way to fit the line.
     """
+    if method not in get_args(Estimator):
+        raise OptionError(f"--line {method}: there are {', '.join(get_args(Estimator))}")
     try:
         part = curve.at(prefix, batch)
     except ValueError as error:
@@ -58,7 +61,7 @@ def require_cost(
     draft = float(part.draft_ms[0, 0]) if draft_ms is None else draft_ms
     if not draft >= 0:
         raise OptionError("--draft-ms: the probe holds no drafter time; give one")
-    return Cost(part, draft, overhead, method)
+    return Cost(part, draft, overhead, cast(Estimator, method))
 
 
 def require_reach(cost: Cost, budget: int) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from castsim import __version__, arguments, show
 from castsim.acceptance import Acceptance, mass_names, of_file, of_run, published, unknown_masses
-from castsim.answer import answer
+from castsim.answer import Question, answer
 from castsim.cost import Cost, overhead_of, require_cost, require_reach
 from castsim.engines import configuration
 from castsim.errors import OptionError
@@ -16,12 +16,11 @@ from castsim.options import budgets_of
 from castsim.played import per_round_rows
 from castsim.plots import check_plot
 from castsim.probefile import Probe, open_probe
-from castsim.runlog import Run, open_run
+from castsim.runlog import open_run
 from castsim.sample import sample_run
 from castsim.score import domains_of
 from castsim.tables.width import width_tables
 from castsim.verbs import chosen_prompts
-from replay.latency import Estimator
 
 
 def width(
@@ -52,39 +51,24 @@ def width(
     show.check_target(plot, "--plot")
     check_plot(plot)
     if published:
-        return _published(json_to)
-    if line not in get_args(Estimator):
-        raise OptionError(f"--line {line}: there are {', '.join(get_args(Estimator))}")
+        _published(json_to)
+        return
     if emit is not None and emit != "json":
         configuration(emit, None, 1, None, None)  # an unknown engine is refused before any work
     opened = open_probe(probe)
-    whole = opened.curve()
-    cost = require_cost(whole, prefix, batch, draft_ms, overhead_of(overhead), line)
-    grid = _priced_grid(budgets_of(budgets), cost)
-    run = _run(masses, domain)
-    prompts = None if run is None else chosen_prompts(domains_of(run, domain or []), domain)
+    cost = require_cost(opened.curve(), prefix, batch, draft_ms, overhead_of(overhead), line)
+    asked = Question(probe, opened, cost, _priced_grid(budgets_of(budgets), cost), prefix, batch, seed)
     with show.progress("width") as done:
-        if run is None:
-            found = _named(str(masses), opened, grid)
-        else:
-            found = of_run(run, prompts, grid, rank_cap, grid[-1], done)
-    require_reach(cost, found.depth_max)
-    grid = tuple(n for n in grid if n in found.budgets)
-    if not grid:
-        raise OptionError(
-            f"--budgets {budgets}: R is known at {', '.join(map(str, found.budgets))} only; give one of them"
-        )
-    more = [] if run is None else per_round_rows(run, prompts, cost, found, grid[-1], rank_cap, seed)
-    document = answer(probe, opened, whole, cost, found, grid, prefix, batch, seed, more)
+        found, more = _found(asked, masses, domain, rank_cap, done)
+    document = answer(asked, found, more)
     if emit is not None:
         _emit(emit, document, json_to)
-        return None
+        return
     show.emit(document, width_tables(document), document["caveats"], json_to)
     if plot is not None:
         from castsim.plots.width import width_figure
 
         width_figure(document, plot)
-    return None
 
 
 def _published(json_to: str | None) -> None:
@@ -104,14 +88,20 @@ def _priced_grid(grid: tuple[int, ...], cost: Cost) -> tuple[int, ...]:
     return kept
 
 
-def _run(masses: str | None, domain: list[str] | None) -> Run | None:
-    """The run that --masses names; None for a published curve or a file."""
+def _found(
+    asked: Question, masses: str | None, domain: list[str] | None, rank_cap: int, done: Any
+) -> tuple[Acceptance, list[dict[str, Any]]]:
+    """What is known of acceptance, and rows of the per-round rule where a run was named."""
     path = sample_run() if masses is None else Path(masses)
-    if path.is_dir():
-        return open_run(path)
-    if domain:
-        raise OptionError(f"--domain {domain[0]}: only a run has domains")
-    return None
+    if not path.is_dir():
+        if domain:
+            raise OptionError(f"--domain {domain[0]}: only a run has domains")
+        return _named(str(masses), asked.probe, asked.grid), []
+    run = open_run(path)
+    prompts = chosen_prompts(domains_of(run, domain or []), domain)
+    found = of_run(run, prompts, asked.grid, rank_cap, asked.grid[-1], done)
+    require_reach(asked.cost, found.depth_max)
+    return found, per_round_rows(run, prompts, asked.cost, found, asked.grid[-1], rank_cap, asked.seed)
 
 
 def _named(masses: str, probe: Probe, grid: tuple[int, ...]) -> Acceptance:

@@ -18,6 +18,7 @@ from castsim.models.load import load_pair  # noqa: E402
 from castsim.models.sampling import Sampling  # noqa: E402
 from castsim.options import choose  # noqa: E402
 from castsim.pair import PROMPTS  # noqa: E402
+from castsim.price import pricing  # noqa: E402
 from castsim.prompts import Conversation, read_prompts  # noqa: E402
 from castsim.record import Recorder, RecordOptions  # noqa: E402
 
@@ -52,11 +53,15 @@ def measured(drafter, chat, conversations, methods, new_tokens, sampling=None, v
     sampling = sampling or Sampling()
     recorder = Recorder(drafter, chat, RecordOptions(new_tokens, sampling=sampling))
     decoder = Decoder(drafter, recorder.eos_ids, sampling, verifier)
-    return live(recorder, decoder, conversations, methods, LiveOptions(new_tokens, repeats=0))
+    price = pricing(choose(["perround"], []), (63,), "pair-cpu", "0", None)
+    return live(recorder, decoder, conversations, methods, LiveOptions(new_tokens, repeats=0), price=price)
 
 
 def test_live_rounds_are_the_walked_replays_for_every_policy_and_budget(embedded):
-    """The promise, on the embedded pair: the same committed lengths, round by round; and AR's output."""
+    """The promise, on the embedded pair: the same committed lengths, round by round; and AR's output.
+
+    Two of the policies weigh a probe, so that their trees differ in size from run to run and round to round.
+    """
     talk = first_turns(read_prompts(str(PROMPTS))[::20])
     found = measured(*embedded, talk, GRID, 40)
     ar = {d.prompt: d.output for d in found.decodes if d.method == 0}
