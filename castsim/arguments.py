@@ -195,3 +195,32 @@ LiveFile = Annotated[
     Path | None,
     Option("--live", metavar="FILE", help="JSON of castsim live: its rounds give the host's time.", show_default=False),
 ]
+
+ProfileName = Annotated[
+    str, Option("--profile", metavar="NAME|FILE", help="Profile of the simulation: castsim report-profile.")
+]
+RoundCount = Annotated[int, Option("--rounds", metavar="N", min=1, help="Positions, to the nearest whole output.")]
+SimulatedOut = Annotated[Path, Option("--out", metavar="RUN", help="Run folder to make.")]
+OutputTokens = Annotated[
+    int | None, Option("--tokens", metavar="N", min=2, help="Longest output.", show_default="the profile's")
+]
+DepthMax = Annotated[
+    int | None,
+    Option("--depth-max", metavar="L", min=1, help="Positions of a draft pass.", show_default="the profile's"),
+]
+VocabSize = Annotated[int, Option("--vocab-size", metavar="N", help="Token ids.")]
+EosRate = Annotated[float, Option("--eos-rate", metavar="P", help="Chance of each token to end the output.")]
+SimulationSeed = Annotated[int, Option("--seed", metavar="N", min=0, help="Seed of everything that is drawn.")]
+FittedRun = Annotated[Path | None, Argument(metavar="[RUN]", help="Recorded dense run to fit to.", show_default=False)]
+PublishedNames = Annotated[
+    str | None,
+    Option(
+        "--published", metavar="NAMES", help="Fit published statistics: names with commas, or all.", show_default=False
+    ),
+]
+ProfileOut = Annotated[Path, Option("--out", metavar="FILE|FOLDER", help="Profile to make; a folder with --published.")]
+FitRows = Annotated[int, Option("--rows", metavar="N", min=256, help="Rounds to simulate at a time.")]
+FitSteps = Annotated[int, Option("--steps", metavar="N", min=1, help="Steps of the fit.")]
+FitSeed = Annotated[int, Option("--seed", metavar="N", min=0, help="Seed of the fit's draws.")]
+ReportedProfile = Annotated[str, Argument(metavar="[NAME|FILE]", help="Profile, or all that castsim carries.")]
+ReportSeed = Annotated[int, Option("--seed", metavar="N", min=0, help="Seed of the draws; not the fit's.")]

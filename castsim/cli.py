@@ -12,6 +12,7 @@ from castsim import __version__
 from castsim.errors import CastsimError
 from castsim.verbs.calibrate import calibrate
 from castsim.verbs.check import check
+from castsim.verbs.fit_profile import fit_profile
 from castsim.verbs.forecast import forecast_verb
 from castsim.verbs.generate import generate
 from castsim.verbs.import_log import import_log
@@ -20,6 +21,8 @@ from castsim.verbs.policies import policies
 from castsim.verbs.probe import probe
 from castsim.verbs.record import record
 from castsim.verbs.replay import replay
+from castsim.verbs.report_profile import report_profile
+from castsim.verbs.simulate import simulate
 from castsim.verbs.width import width
 from replay import load_policies
 
@@ -50,6 +53,9 @@ def build() -> typer.Typer:
     app.command()(probe)
     app.command()(width)
     app.command("forecast")(forecast_verb)
+    app.command()(simulate)
+    app.command("fit-profile")(fit_profile)
+    app.command("report-profile")(report_profile)
     app.command()(calibrate)
     app.command("import")(import_log)
     app.command()(policies)

@@ -21,7 +21,7 @@ from castsim.errors import RunLogError, first_line
 from castsim.manifest import NAME, Facts, FileEntry, Manifest, digest_of_file, write_manifest
 from castsim.runlog import continuations, open_run
 from castsim.schema import SEQUENCES, optional_schema, rounds_schema
-from replay import Marginals, Rounds, accepted, entry_budgets
+from replay import Marginals, Rounds
 
 ROWS_IN_SHARD = 8192  # a shard is what a reader holds in memory: about 16 MB at L = 15, K = 16
 ROWS_IN_GROUP = 1024
@@ -203,7 +203,7 @@ def _read_back(folder: Path) -> None:
 def rounds_frame(rounds: Rounds, sequences: pl.DataFrame) -> pl.DataFrame:
     """The rows of rounds-*.parquet for checked rounds and the prompts (columns `SEQUENCES`) that they belong to."""
     marginals: Marginals = rounds.marginals
-    chain = entry_budgets(marginals, rounds.continuation, rounds.known, budget=marginals.depth_max, rank_cap=1)
+    chain = np.logical_and.accumulate(marginals.token[:, :, 0] == rounds.continuation, axis=1)  # padding is no id
     found = continuations(sequences, rounds.prompt, rounds.position, marginals.depth_max)
     return pl.DataFrame(
         {
@@ -213,7 +213,7 @@ def rounds_frame(rounds: Rounds, sequences: pl.DataFrame) -> pl.DataFrame:
             "root": pl.Series(found.root).replace(-1, None),
             "token": marginals.token,
             "logq": marginals.logq.astype(np.float32),
-            "chain_accepted": accepted(chain, [marginals.depth_max])[:, 0],
+            "chain_accepted": chain.sum(axis=1),
         }
     )
 

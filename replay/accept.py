@@ -60,10 +60,28 @@ def entry_budgets(
     if len(target) != len(marginals):
         raise ValueError(f"continuation has {len(target)} rounds, marginals have {len(marginals)}")
     universe = marginals.head(rank_cap=rank_cap)
-    step = max(1, min(_ROUNDS_AT_ONCE, _CHILDREN_AT_ONCE // (budget * universe.rank_kept)))
-    parts = [slice(i, i + step) for i in range(0, len(target), step)]
+    parts = _slices(len(target), universe.rank_kept, budget)
     chunks = [_count(universe.logq[p], ranks_of(universe.take(p), target[p]), budget) for p in parts]
     return np.concatenate([np.empty((0, marginals.depth_max), np.int32), *chunks])
+
+
+def rank_entry_budgets(logq: NDArray[np.floating], rank: NDArray[np.int32], *, budget: int) -> NDArray[np.int32]:
+    """`entry_budgets` where the true tokens are known by rank alone, as in a simulation.
+
+    Args:
+        logq: (B, L, K), descending along K.
+        rank: (B, L) rank of the true token from 0; what is not in 0..K-1 is beyond the candidates.
+    """
+    kept = np.where((rank >= 0) & (rank < logq.shape[2]), rank, PAD).astype(np.int32)
+    parts = _slices(len(rank), logq.shape[2], budget)
+    chunks = [_count(logq[p], kept[p], budget) for p in parts]
+    return np.concatenate([np.empty((0, logq.shape[1]), np.int32), *chunks])
+
+
+def _slices(rounds: int, rank_kept: int, budget: int) -> list[slice]:
+    """Chunks of rounds whose listed nodes fit in memory."""
+    step = max(1, min(_ROUNDS_AT_ONCE, _CHILDREN_AT_ONCE // (budget * rank_kept)))
+    return [slice(i, i + step) for i in range(0, rounds, step)]
 
 
 def ranks_of(marginals: Marginals, continuation: NDArray[np.int32]) -> NDArray[np.int32]:

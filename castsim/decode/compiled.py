@@ -110,6 +110,19 @@ def best_first_tree(
 
 
 @njit(cache=True)
+def sorted_masses(logq: NDArray[np.floating[Any]], budget: int) -> Floats:
+    """(B, N) masses of the first `budget` nodes of each of B rounds (B, L, K), 0 behind the universe."""
+    found = np.zeros((len(logq), budget))
+    for one in range(len(logq)):
+        parent, depth, rank = best_first_rows(logq[one], budget)
+        score = np.zeros(len(parent))
+        for row in range(1, len(parent)):
+            score[row] = score[parent[row]] + logq[one, depth[row] - 1, rank[row]]
+            found[one, row - 1] = np.exp(score[row])
+    return found
+
+
+@njit(cache=True)
 def sight(parent: Ints) -> NDArray[np.float32]:
     """(n, n) 0 where a row descends from a row or is it, -inf elsewhere; parents stand before their children."""
     rows = len(parent)

@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 
 
 def frame(name: str) -> pl.DataFrame:
-    """One of the data files: probes, masses, sweeps, prompts or tables."""
+    """One of the data files: probes, masses, sweeps, prompts committed or tables."""
     return pl.read_csv(HERE / f"{name}.csv", infer_schema_length=None)
 
 

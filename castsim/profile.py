@@ -1,0 +1,82 @@
+"""Profiles: parameters of the simulation, fitted to a run or to published statistics, with the error of each."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from castsim.errors import OptionError, PlacedError, first_line
+from castsim.manifest import Text
+from castsim.simulate import PARAMETERS, Model
+
+FOLDER = Path(__file__).parent / "profiles"
+
+
+class ProfileError(PlacedError):
+    """A profile that nothing can be simulated from."""
+
+
+class Profile(BaseModel):
+    """Everything in a profile's JSON.
+
+    `statistics` are of fresh draws of the fitted model, `held_out` of models that were fitted without them.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    format: Literal["castsim-profile"] = "castsim-profile"
+    version: Literal[1] = 1
+    name: Text
+    source: Text
+    depth_max: int = Field(ge=1)
+    tokens: int = Field(ge=2)  # of an output
+    parameters: dict[str, float]
+    borrowed_from: Text | None = None
+    fitted: list[Text] = Field(default_factory=list)  # all others are borrowed
+    statistics: list[dict[str, Any]] = Field(default_factory=list)
+    held_out: list[dict[str, Any]] = Field(default_factory=list)
+    effort: dict[str, int] = Field(default_factory=dict)
+
+    def model(self) -> Model:
+        """The parameters, checked.
+
+        Raises:
+            ProfileError: unknown or missing ones, or a value out of range.
+        """
+        if strange := set(self.parameters) ^ set(PARAMETERS):
+            raise ProfileError(self.name, f"parameter {min(strange)} is unknown or missing", "fit it again")
+        try:
+            return Model(**self.parameters)
+        except ValueError as error:
+            raise ProfileError(self.name, str(error), "fit it again") from error
+
+
+def profile_names() -> list[str]:
+    """Profiles that castsim carries."""
+    return sorted(file.stem for file in FOLDER.glob("*.json"))
+
+
+def open_profile(name: str) -> Profile:
+    """A profile by name, or a file that `castsim fit-profile` wrote.
+
+    Raises:
+        OptionError: neither.
+        ProfileError: a file that is no profile.
+    """
+    path = Path(name) if Path(name).is_file() else FOLDER / f"{name}.json"
+    if not path.is_file() or (path.parent == FOLDER and name not in profile_names()):
+        known = ", ".join(profile_names())
+        raise OptionError(f"--profile {name}: is no file and no profile by name; there are {known}")
+    try:
+        profile = Profile.model_validate(json.loads(path.read_text(encoding="utf-8")))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "document"
+        raise ProfileError(path, f"{place}: {first['msg'].lower()}", "fit it again") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise ProfileError(path, f"is not JSON ({first_line(error)})", "fit it again") from error
+    profile.model()
+    return profile

@@ -1,0 +1,68 @@
+"""castsim fit-profile."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from castsim import __version__, arguments, show
+from castsim.errors import OptionError
+from castsim.fit import Effort
+from castsim.fitting import fitted_published, of_run
+from castsim.profile import Profile, open_profile, profile_names
+from castsim.runlog import open_run
+from castsim.tables.profile import profile_tables, summary_table
+from castsim.targets import published_profiles
+
+WANTED = "give a run to fit to, or --published with names or all"
+
+
+def fit_profile(
+    run: arguments.FittedRun = None,
+    published: arguments.PublishedNames = None,
+    out: arguments.ProfileOut = Path("profile.json"),
+    rows: arguments.FitRows = 32_768,
+    steps: arguments.FitSteps = 8,
+    jobs: arguments.Jobs = 1,
+    seed: arguments.FitSeed = 1,
+    json_to: arguments.Json = None,
+) -> None:
+    """Fit the simulation to a recorded run, or to published statistics, and say how far off each one stays.
+
+    \b
+    castsim fit-profile RUN --out mine.json
+    castsim fit-profile --published all --jobs 2 --out profiles
+    """
+    show.check_target(json_to, "--json")
+    if (run is None) == (published is None):
+        raise OptionError(f"castsim fit-profile: {WANTED}")
+    effort = Effort(rows, steps, seed)
+    if run is not None:
+        show.check_target(out, "--out")
+        with show.progress("fit-profile") as done:
+            made = [of_run(open_run(run), out.stem, effort, done)]
+        show.write_text(out, _text(made[0]), "--out")
+    else:
+        made = _published(str(published), out, effort, jobs)
+    document = {"verb": "fit-profile", "version": __version__, "profiles": [p.model_dump(mode="json") for p in made]}
+    tables = profile_tables(made[0]) if len(made) == 1 else [summary_table(made)]
+    show.emit(document, tables, [f"Effort: {dataclasses.asdict(effort)}.", f"Written: {out}"], json_to)
+
+
+def _published(text: str, out: Path, effort: Effort, jobs: int) -> list[Profile]:
+    """Each profile is written when it is fitted, so that a long fit that breaks off keeps what it has."""
+    names = list(published_profiles()) if text == "all" else [name.strip() for name in text.split(",")]
+    if out.suffix or (out.exists() and not out.is_dir()):
+        raise OptionError(f"--out {out}: with --published name a folder for the profiles")
+    known = {name: open_profile(name) for name in profile_names()}
+    made = []
+    with show.progress("fit-profile") as done:
+        for profile in fitted_published(names, known, effort, jobs, done):
+            out.mkdir(parents=True, exist_ok=True)
+            show.write_text(out / f"{profile.name}.json", _text(profile), "--out")
+            made.append(profile)
+    return made
+
+
+def _text(profile: Profile) -> str:
+    return profile.model_dump_json(indent=1) + "\n"
