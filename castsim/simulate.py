@@ -26,7 +26,7 @@ rounds.
 Prompts' levels u follow a low-discrepancy sequence, and of two prompts the second mirrors the first one's e, so that a
 hundred prompts have the mean of many.
 
-With sharp = tilt = focus = 1 and shift = off = lost = 0 the truth follows the belief, and a prefix is right with exactly
+With sharp = tilt = focus = 1 and shift = off = lost = 0 the truth follows the belief: a prefix is right with exactly
 its product score.
 """
 

@@ -75,7 +75,13 @@ def build(policy: Policy, marginals: Marginals, root: int) -> Tree:
     if fast is None or not hasattr(policy, "universe"):  # `isinstance(policy, BestFirst)`, without its price
         return tree_of(policy(marginals), marginals, root)
     universe = policy.universe(marginals)
-    return Tree(*fast.best_first_tree(universe.token[0], universe.logq[0], policy.budget, root))
+    *columns, score = fast.best_first_tree(universe.token[0], universe.logq[0], policy.budget, root)
+    if hasattr(policy, "widths"):  # `isinstance(policy, Adaptive)`
+        every = np.full((1, policy.budget), -np.inf)
+        every[0, : len(score) - 1] = score[1:]
+        kept = 1 + int(policy.widths(every)[0])
+        columns = [column[:kept] for column in columns]
+    return Tree(*columns)
 
 
 def tree_of(forest: Forest, marginals: Marginals, root: int) -> Tree:

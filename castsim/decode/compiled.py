@@ -98,15 +98,17 @@ def _rise(heap, size, node, score, depth, parent, rank, rows):  # type: ignore[n
 @njit(cache=True)
 def best_first_tree(
     token: Ints, logq: NDArray[np.floating[Any]], budget: int, root: int
-) -> tuple[NDArray[np.int64], Ints, Ints, Floats]:
-    """Token, parent, depth and proposal of a `Tree`, each (1+n,), from candidates (L, K)."""
+) -> tuple[NDArray[np.int64], Ints, Ints, Floats, Floats]:
+    """Token, parent, depth and proposal of a `Tree`, and scores, each (1+n,), from candidates (L, K)."""
     parent, depth, rank = best_first_rows(logq, budget)
-    tokens, proposal = np.empty(len(parent), np.int64), np.empty(len(parent))
+    tokens, proposal, score = np.empty(len(parent), np.int64), np.empty(len(parent)), np.zeros(len(parent))
     tokens[0], proposal[0] = root, 1.0
     for row in range(1, len(parent)):
+        step = np.float64(logq[depth[row] - 1, rank[row]])
         tokens[row] = token[depth[row] - 1, rank[row]]
-        proposal[row] = np.exp(np.float64(logq[depth[row] - 1, rank[row]]))
-    return tokens, parent, depth, proposal
+        score[row] = score[parent[row]] + step
+        proposal[row] = np.exp(step)
+    return tokens, parent, depth, proposal, score
 
 
 @njit(cache=True)

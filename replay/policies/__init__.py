@@ -44,6 +44,16 @@ class BestFirst(Protocol):
 
 
 @runtime_checkable
+class Adaptive(BestFirst, Protocol):
+    """A best-first policy that cuts each round's tree where the round's own scores say."""
+
+    def widths(self, score: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Nodes to keep (B,), or more than there are, of trees whose N = budget nodes score (B, N) in entry order, -inf
+        where there is none."""
+        ...
+
+
+@runtime_checkable
 class Measured(Protocol):
     """A policy that wants a rank-acceptance table (L, K) measured on other prompts than those it decodes."""
 
@@ -79,7 +89,7 @@ def policy_entry_budgets(policy: Policy, rounds: Rounds) -> tuple[NDArray[np.int
             nested this is membership only: it counts at the policy's own budget.
         width: (B,) nonroot nodes of each tree, fewer than the budget where the universe is smaller.
     """
-    if isinstance(policy, BestFirst):
+    if isinstance(policy, BestFirst) and not isinstance(policy, Adaptive):
         return _by_count(policy, policy.universe(rounds.marginals), rounds)
     step = max(1, _NODES_AT_ONCE // policy.budget)
     parts = [rounds.take(slice(i, i + step)) for i in range(0, max(len(rounds), 1), step)]

@@ -41,10 +41,15 @@ class PerRound:
         """See `Priced`; the deployment's masses are not used."""
         return replace(self, round_ms=tuple(round_ms[: self.budget + 1].tolist()))
 
-    def __call__(self, marginals: Marginals) -> Forest:
-        forest = best_first(marginals.head(rank_cap=self.rank_cap), self.budget)
-        return forest.cut(self._widths(forest)) if self.round_ms else forest
+    def universe(self, marginals: Marginals) -> Marginals:
+        return marginals.head(rank_cap=self.rank_cap)
 
-    def _widths(self, forest: Forest) -> NDArray[np.int64]:
-        mass = np.exp(forest.score[:, 1:])  # (B, N), 0 behind the universe
-        return np.minimum(round_budgets(mass, self.round_ms, self.rate or None), forest.width)
+    def widths(self, score: NDArray[np.float64]) -> NDArray[np.int64]:
+        """See `Adaptive`."""
+        if not self.round_ms:
+            return np.full(len(score), self.budget)
+        return round_budgets(np.exp(score), self.round_ms, self.rate or None)
+
+    def __call__(self, marginals: Marginals) -> Forest:
+        forest = best_first(self.universe(marginals), self.budget)
+        return forest.cut(self.widths(forest.score[:, 1:]))

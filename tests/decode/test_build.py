@@ -12,6 +12,7 @@ pytest.importorskip("numba")
 from castsim.decode import build as room
 from castsim.decode.build import Tree, build, lone, ranks_used, tree_of
 from replay import Marginals, load_policies
+from replay.policies.perround import PerRound
 from replay.policies.topn import TopN
 
 POLICIES = load_policies()
@@ -134,3 +135,9 @@ def test_every_policy_fits_a_universe_smaller_than_its_budget(name, depth, rank)
 def test_one_rank_makes_the_chain():
     marginals = flat(4, 1)
     assert_same(build(TopN(63), marginals, 9), build(POLICIES["chain"](63), marginals, 9))
+
+
+@given(ROUND, st.lists(st.floats(0.5, 20), min_size=41, max_size=41), st.sampled_from([0.0, 0.2]))
+def test_a_tree_that_weighs_its_own_nodes_is_cut_alike_by_both_builders(marginals, times, rate):
+    policy = PerRound(40, rate=rate).priced(np.array(times), np.empty(0))
+    assert_same(build(policy, marginals, 9), tree_of(policy(marginals), marginals, 9))
