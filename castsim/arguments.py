@@ -224,3 +224,8 @@ FitSteps = Annotated[int, Option("--steps", metavar="N", min=1, help="Steps of t
 FitSeed = Annotated[int, Option("--seed", metavar="N", min=0, help="Seed of the fit's draws.")]
 ReportedProfile = Annotated[str, Argument(metavar="[NAME|FILE]", help="Profile, or all that castsim carries.")]
 ReportSeed = Annotated[int, Option("--seed", metavar="N", min=0, help="Seed of the draws; not the fit's.")]
+FigureRun = Annotated[
+    Path | None, Option("--run", metavar="RUN", help="Run to draw beside the paper.", show_default="the sample run")
+]
+FigureOut = Annotated[Path, Option("--out", metavar="FOLDER", help="Where the pictures go.")]
+ReportOut = Annotated[Path, Option("--out", metavar="FILE", help="HTML page to write.")]

@@ -12,6 +12,7 @@ from castsim import __version__
 from castsim.errors import CastsimError
 from castsim.verbs.calibrate import calibrate
 from castsim.verbs.check import check
+from castsim.verbs.figures import figures
 from castsim.verbs.fit_profile import fit_profile
 from castsim.verbs.forecast import forecast_verb
 from castsim.verbs.generate import generate
@@ -21,6 +22,7 @@ from castsim.verbs.policies import policies
 from castsim.verbs.probe import probe
 from castsim.verbs.record import record
 from castsim.verbs.replay import replay
+from castsim.verbs.report import report
 from castsim.verbs.report_profile import report_profile
 from castsim.verbs.simulate import simulate
 from castsim.verbs.width import width
@@ -54,6 +56,8 @@ def build() -> typer.Typer:
     app.command()(width)
     app.command("forecast")(forecast_verb)
     app.command()(simulate)
+    app.command()(figures)
+    app.command()(report)
     app.command("fit-profile")(fit_profile)
     app.command("report-profile")(report_profile)
     app.command()(calibrate)
