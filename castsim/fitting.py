@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from replay.rounds import Marginals
 
 Progress = Callable[[float], None]
 WIDTHS = (15, 31, 47, 63, 95, 127)
+OTHER_DRAFTER = ("noise", "sure", "tilt")
 STARTS = {  # of a search, where the default is far off: a domain of hard text whose prompts differ
     "qwen3-8b-mt-bench": Model(
         level=1.0, between=1.0, spread=1.2, memory=0.97, noise=1.5, decay=0.8, bend=0.2, tail=1.2, sharp=1.2, shift=0.6
@@ -67,8 +68,10 @@ def _each(work: list[tuple[Published, Profile | None]], effort: Effort, jobs: in
 def of_published(published: Published, lender: Profile | None, effort: Effort) -> Profile:
     """One profile; with a lender few parameters are fitted, the others are its."""
     start, free = STARTS.get(published.name, Model()), list(FIT_RANGES)
-    if lender is not None:  # few parameters need few steps
-        start, free, effort = lender.model(), list(BORROWED), replace(effort, steps=max(1, effort.steps // 2))
+    if lender is not None:
+        start, free = lender.model(), list(BORROWED)
+    if published.name.startswith("dart"):  # another kind of drafter
+        free += list(OTHER_DRAFTER)
     sources = sorted({t.source for t in published.targets.values()})
     credit = f"{', '.join(sources)}; {CREDIT}"
     return _fitted(published.name, credit, published.targets, start, free, published, lender, effort, lambda _: None)
