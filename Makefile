@@ -1,5 +1,5 @@
 # Short names for what .ci/run and the README do, in an existing .venv.
-.PHONY: test lint bench figures
+.PHONY: test lint bench figures profiles
 
 test:
 	.venv/bin/pytest
@@ -12,4 +12,9 @@ bench:
 	.venv/bin/python tests/bench/million.py
 
 figures:
+	.venv/bin/castsim figures --out figures/out
 	.venv/bin/castsim calibrate --plot figures/out/calibration.png
+	.venv/bin/python figures/execute.py
+
+profiles: # three quarters of an hour on two cores
+	.venv/bin/castsim fit-profile --published all --jobs 2 --steps 14 --rows 24576 --out castsim/profiles

@@ -33,21 +33,25 @@ def canvas(file: Path, rows: int, columns: int, size: tuple[float, float], title
 
 
 @contextmanager
-def styled(folder: Path, name: str, rows: int, columns: int, size: tuple[float, float], title: str) -> Iterator[Any]:
+def styled(
+    folder: Path, name: str, rows: int, columns: int, size: tuple[float, float], title: str, layout: str = "constrained"
+) -> Iterator[Any]:
     """Axes of a figure that is written as PNG and SVG, without a date, so that equal numbers give equal files."""
-    with _drawn([folder / f"{name}.png", folder / f"{name}.svg"], rows, columns, size, title) as axes:
+    with _drawn([folder / f"{name}.png", folder / f"{name}.svg"], rows, columns, size, title, layout) as axes:
         yield axes
 
 
 @contextmanager
-def _drawn(files: list[Path], rows: int, columns: int, size: tuple[float, float], title: str) -> Iterator[Any]:
+def _drawn(
+    files: list[Path], rows: int, columns: int, size: tuple[float, float], title: str, layout: str = "constrained"
+) -> Iterator[Any]:
     import matplotlib
 
     matplotlib.use("agg")
     from matplotlib import pyplot as plt
 
     with plt.style.context(STYLE):
-        figure, axes = plt.subplots(rows, columns, figsize=size, layout="constrained", squeeze=False)
+        figure, axes = plt.subplots(rows, columns, figsize=size, layout=layout, squeeze=False)
         try:
             yield axes
             figure.suptitle(title, fontsize=10, x=0.01, ha="left")

@@ -44,7 +44,7 @@ def draw_all(sources: Sources, folder: Path, done: Callable[[float], None] = lam
     for number in printed.NUMBERS:
         name, found = f"table_{number:02d}", printed.table(number)
         size = (2 + 0.62 * len(found.columns), 0.8 + 0.17 * len(found))
-        with styled(folder, name, 1, 1, size, f"Table {number}, as printed: {CREDIT}") as axes:
+        with styled(folder, name, 1, 1, size, f"Table {number}, as printed: {CREDIT}", "none") as axes:
             printed.draw(found, axes.flat[0])
         made.append(Made(name, f"Table {number}", _written(folder, name, found)))
         done(len(made) / total)

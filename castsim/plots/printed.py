@@ -9,7 +9,8 @@ import polars as pl
 from castsim.published import frame
 
 NUMBERS = tuple(range(1, 18))
-ROW_KEYS = ("gpu", "target", "prefix", "drafter", "method", "temperature", "new_tokens", "budget")
+ROW_KEYS = ("gpu", "target", "prefix", "drafter", "method", "packed", "temperature", "new_tokens", "budget")
+SPARE_KEYS = ("new_tokens", "drafter", "packed")
 SHORT = {
     "speedup_over_ar": "x AR",
     "committed_round_length_R": "R",
@@ -36,8 +37,13 @@ def table(number: int) -> pl.DataFrame:
         .then(pl.format("n={}", pl.col("packed")))
         .otherwise(pl.col("domain").fill_null(""))
         .alias("column"),
+        pl.when(~pl.col("metric").str.contains("latency")).then(pl.col("packed")).alias("packed"),
     ).with_columns(pl.concat_str("column", "metric", separator=" ").str.strip_chars().alias("column"))
     keys = [key for key in ROW_KEYS if rows[key].n_unique() > 1]
+    for spare in SPARE_KEYS:  # a setting that only follows from domain or method is no row of its own
+        less = [key for key in keys if key != spare]
+        if not rows.select(*less, "column").is_duplicated().any():
+            keys = less
     return rows.pivot("column", index=keys or ["gpu"], values="value", aggregate_function="first")
 
 

@@ -368,3 +368,25 @@ def test_ranks_behind_the_spine_are_worse():
     rank = np.concatenate([f.rank for f in found])
     assert (rank[rank[:, 0] == 0, 1] == 0).mean() > 0.1 + (rank[rank[:, 0] > 0, 1] == 0).mean()
     assert isinstance(found[0], Drawn)
+
+
+def test_the_simulated_gsm8k_run_gives_the_published_answers(castsim, tmp_path):
+    """R at every width within 2 % of Blackwell's sweep, and the widths that the published masses give."""
+    out = tmp_path / "run"
+    assert castsim("simulate", "--profile", "qwen3-8b-gsm8k", "--rounds", "20000", "--seed", "7", "--out", out)[0] == 0
+    rows = document(castsim, "replay", out)["results"]
+    simulated = {(r["policy"], r["budget"]): r["committed_pooled"] for r in rows if r["domain"] == "all"}
+    targets = published_profiles()["qwen3-8b-gsm8k"].targets
+    for name, target in targets.items():
+        if name.startswith("R pooled"):
+            policy, budget = name.removeprefix("R pooled: ").split()
+            assert abs(target.error(simulated[policy, int(budget)])) < 0.02, name
+    rules = {
+        source: {
+            r["rule"]: r.get("deployed")
+            for r in document(castsim, "width", "--probe", "blackwell-qwen3-8b", "--masses", source)["rules"]
+        }
+        for source in (str(out), "qwen3-8b-gsm8k")
+    }
+    for rule in ("affine", "measured"):
+        assert rules[str(out)][rule] == rules["qwen3-8b-gsm8k"][rule]
