@@ -45,6 +45,14 @@ def lines(axis: Any, part: pl.DataFrame, marker: str = "o", **style: Any) -> Non
             axis.vlines(x, rows["low"], rows["high"], color=line.get_color(), linewidth=0.8)
 
 
+def one_scale(axes: Iterable[Any], low: float | None = None) -> None:
+    """The same y axis on all panels that are drawn."""
+    shown = [axis for axis in axes if axis.axison]
+    ends = [axis.get_ylim() for axis in shown]
+    for axis in shown:
+        axis.set_ylim(min(e[0] for e in ends) if low is None else low, max(e[1] for e in ends))
+
+
 def empty(axis: Any, text: str) -> None:
     """A panel that says why nothing is drawn."""
     axis.text(0.5, 0.5, text, ha="center", va="center", wrap=True, transform=axis.transAxes, color="0.4")

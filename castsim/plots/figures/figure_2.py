@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from castsim.plots.figures import empty, lines, long_frame
+from castsim.plots.figures import empty, lines, long_frame, one_scale
 from castsim.plots.sources import PUBLISHED, MissingSourceError, Sources
 from castsim.published import frame, short
 from replay.latency import LINE_FROM
@@ -67,6 +67,4 @@ def draw(found: pl.DataFrame, axes: Any) -> None:
             xticks=[16, 32, 64, 96, 128],
         )
         axis.legend()
-    top = max(axis.get_ylim()[1] for axis in axes)
-    for axis in axes:
-        axis.set_ylim(0.9, top)
+    one_scale(axes, low=0.9)

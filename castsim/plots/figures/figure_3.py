@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from castsim.forecast import committed_draws, forecast
-from castsim.plots.figures import empty, lines, long_frame
+from castsim.plots.figures import empty, lines, long_frame, one_scale
 from castsim.plots.sources import PUBLISHED, WIDTHS, MissingSourceError, Sources
 from castsim.published import frame
 
@@ -69,3 +69,4 @@ def draw(found: pl.DataFrame, axes: Any) -> None:
             title=name or part["source"][0], xlabel="nodes N", ylabel="speedup over the chain, times", xticks=WIDTHS
         )
         axis.legend()
+    one_scale(axes)

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from castsim.forecast import committed_draws
-from castsim.plots.figures import empty, long_frame
+from castsim.plots.figures import empty, long_frame, one_scale
 from castsim.plots.sources import PUBLISHED, MissingSourceError, Sources
 from castsim.published import frame
 
@@ -78,3 +78,4 @@ def draw(found: pl.DataFrame, axes: Any) -> None:
             xticklabels=ticks["source"].to_list(),
         )
         axis.legend()
+    one_scale(axes)
