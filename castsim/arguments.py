@@ -229,3 +229,9 @@ FigureRun = Annotated[
 ]
 FigureOut = Annotated[Path, Option("--out", metavar="FOLDER", help="Where the pictures go.")]
 ReportOut = Annotated[Path, Option("--out", metavar="FILE", help="HTML page to write.")]
+
+BatchOf = Annotated[int, Option("--batch", metavar="B", min=1, help="Requests in a batch.")]
+PerRequest = Annotated[str, Option("--per-request", metavar="N,N,...", help="Mean nodes a request; M = B times that.")]
+BatchDraws = Annotated[int, Option("--batches", metavar="N", min=2, help="Random batches.")]
+RequestPool = Annotated[int, Option("--requests", metavar="N", min=1, help="Requests of a domain to draw from.")]
+AllocationSeed = Annotated[int, Option("--seed", metavar="N", min=0, help="Seed of the batches.")]

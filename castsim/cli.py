@@ -10,6 +10,7 @@ import typer
 
 from castsim import __version__
 from castsim.errors import CastsimError
+from castsim.verbs.allocate import allocate
 from castsim.verbs.calibrate import calibrate
 from castsim.verbs.check import check
 from castsim.verbs.figures import figures
@@ -56,6 +57,7 @@ def build() -> typer.Typer:
     app.command()(width)
     app.command("forecast")(forecast_verb)
     app.command()(simulate)
+    app.command()(allocate)
     app.command()(figures)
     app.command()(report)
     app.command("fit-profile")(fit_profile)

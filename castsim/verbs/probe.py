@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from castsim.errors import OptionError
 from castsim.probefile import Probe
 from castsim.tables.probe import probe_table
 from castsim.verbs import live_extra, memory_told
+from castsim.verbs.counts import counts
 
 
 def probe(
@@ -58,23 +58,6 @@ def probe(
         found = run.probe(loaded, bound, options, done)
     show.write_text(out, found.model_dump_json() + "\n", "--out")
     _tell(out, found, json_to)
-
-
-def counts(option: str, text: str | None) -> tuple[int, ...] | None:
-    """Whole numbers that rise, from "16,32".
-
-    Raises:
-        OptionError: something else.
-    """
-    if text is None:
-        return None
-    try:
-        values = tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise OptionError(f"{option} {text}: give whole numbers with commas, for example 16,32") from None
-    if values[0] < (0 if option == "--prefix" else 1) or any(a >= b for a, b in pairwise(values)):
-        raise OptionError(f"{option} {text}: give rising numbers")
-    return values
 
 
 def _options(
