@@ -34,12 +34,12 @@ def executed(source: Path) -> nbformat.NotebookNode:
 
 
 def texts(notebook: nbformat.NotebookNode) -> list[str]:
-    """What the cells print, pictures left out."""
+    """What each cell prints, pictures left out; a kernel cuts its prints into pieces as it pleases."""
     found = []
     for cell in notebook.cells:
-        for output in cell.get("outputs", []):
-            if output.output_type == "stream":
-                found.append(output.text)
+        streams = [output.text for output in cell.get("outputs", []) if output.output_type == "stream"]
+        if streams:
+            found.append("".join(streams))
     return found
 
 

@@ -17,6 +17,7 @@ from castsim.probefile import open_probe
 from castsim.published import frame
 from castsim.published.forecasts import cells, summary
 from castsim.published.intervals import prompt_gains
+from castsim.published.rebuild import rebuilt, within_rounding
 from castsim.published.widths import SETTINGS, domain_gains, settings
 from replay import Marginals, load_policies
 from replay.width import affine_cost, expected_accepted, stopping_budget, throughput_tok_per_ms
@@ -152,3 +153,32 @@ def test_appendix_g_fixed_trees_can_commit_what_is_printed(name, depth, printed)
     found = Marginals(np.broadcast_to(np.arange(8), (1, 15, 8)), np.full((1, 15, 8), np.log(0.1)))
     assert load_policies()[name](budget=47)(found).depth.max() == depth
     assert printed <= depth + 1
+
+
+def test_every_printed_number_that_has_data_behind_it_is_rebuilt():
+    """But for the two widths of Blackwell, and by how many cells of each table."""
+    found = within_rounding(rebuilt())
+    known = found.filter(found["recomputed"].is_not_null())
+    counts = dict(known.group_by("table").len().iter_rows())
+    assert counts == {
+        1: 96,
+        2: 40,
+        3: 18,
+        4: 12,
+        5: 56,
+        6: 54,
+        7: 60,
+        8: 72,
+        9: 60,
+        12: 80,
+        13: 5,
+        14: 6,
+        15: 3,
+        16: 89,
+        17: 30,
+    }
+    differs = known.filter(~known["same"]).select("table", "gpu", "target", "metric", "value").rows()
+    assert differs == [
+        (2, "Blackwell", "Qwen3-8B", "predicted_width", 63.0),
+        (2, "Blackwell", "Qwen3-4B", "predicted_width", 95.0),
+    ]

@@ -13,6 +13,7 @@ from castsim.plots import printed, styled
 from castsim.plots.figures import figures
 from castsim.plots.sources import PUBLISHED, Sources
 from castsim.published import CREDIT
+from castsim.published.rebuild import rebuilt, within_rounding
 
 SIZES = {"figure_1": (11, 5), "figure_4": (13, 4)}
 
@@ -48,6 +49,7 @@ def draw_all(sources: Sources, folder: Path, done: Callable[[float], None] = lam
             printed.draw(found, axes.flat[0])
         made.append(Made(name, f"Table {number}", _written(folder, name, found)))
         done(len(made) / total)
+    within_rounding(rebuilt()).write_csv(folder / "tables_rebuilt.csv")
     return made
 
 
