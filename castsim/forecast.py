@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from castsim.cost import Cost, noisy_costs
+from castsim.pricing.cost import Cost, noisy_costs
 from replay.bootstrap import prompt_weights
 from replay.width import Overhead
 

@@ -16,7 +16,7 @@ from castsim.decode.loop import Decoder
 from castsim.decode.walk import RandomDice
 from castsim.decodes import Decode, Method, Walked
 from castsim.manifest import Facts
-from castsim.price import Pricing
+from castsim.pricing.policies import Pricing
 from castsim.prompts import Conversation
 from castsim.record import Recorder, record
 from castsim.runlog import Run, open_run

@@ -19,7 +19,7 @@ from castsim.errors import ModelError, OptionError
 from castsim.models.attention import Windows, windows_of
 from castsim.models.drafter import Drafter
 from castsim.models.target import Target
-from castsim.probefile import Probe
+from castsim.pricing.probefile import Probe
 
 
 @torch.inference_mode()

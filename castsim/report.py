@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from castsim import __version__, show
-from castsim.acceptance import of_run
-from castsim.answer import Question, answer
-from castsim.cost import require_cost
 from castsim.errors import OptionError
 from castsim.options import Choice
-from castsim.played import per_round_rows
 from castsim.plots.all import SIZES, picture
 from castsim.plots.figures import figures
 from castsim.plots.sources import Sources
 from castsim.plots.width import width_figure
-from castsim.probefile import Probe
+from castsim.pricing.acceptance import of_run
+from castsim.pricing.answer import Question, answer
+from castsim.pricing.cost import require_cost
+from castsim.pricing.played import per_round_rows
+from castsim.pricing.probefile import Probe
 from castsim.results import caveats, results
 from castsim.runlog import Run
 from castsim.score import Plan, domains_of, score

@@ -19,13 +19,13 @@
 # %%
 import matplotlib.pyplot as plt
 
-from castsim.acceptance import published
-from castsim.answer import Question, answer
-from castsim.cost import require_cost
 from castsim.plots import STYLE
 from castsim.plots.figures import figure_2
 from castsim.plots.sources import Sources
-from castsim.probefile import open_probe
+from castsim.pricing.acceptance import published
+from castsim.pricing.answer import Question, answer
+from castsim.pricing.cost import require_cost
+from castsim.pricing.probefile import open_probe
 from castsim.published.widths import settings
 from replay.width import Overhead
 

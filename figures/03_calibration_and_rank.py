@@ -24,7 +24,7 @@ from castsim.diagnose import rank_cap_loss
 from castsim.plots import STYLE
 from castsim.plots.figures import figure_4
 from castsim.plots.sources import Sources
-from castsim.probefile import open_probe
+from castsim.pricing.probefile import open_probe
 from castsim.runlog import open_run
 from castsim.sample import sample_run
 from replay.calibrate import OFF, ON

@@ -20,11 +20,11 @@
 import matplotlib.pyplot as plt
 import numpy as np
 
-from castsim.acceptance import round_masses
 from castsim.plots import STYLE
 from castsim.plots.figures import figure_6
 from castsim.plots.sources import Sources
-from castsim.probefile import open_probe
+from castsim.pricing.acceptance import round_masses
+from castsim.pricing.probefile import open_probe
 from castsim.runlog import open_run
 from castsim.sample import sample_run
 from replay.width import batch_stopping_budget, stopping_budget

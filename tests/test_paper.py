@@ -13,7 +13,7 @@ Not reproduced, and why:
 import numpy as np
 import pytest
 
-from castsim.probefile import open_probe
+from castsim.pricing.probefile import open_probe
 from castsim.published import frame
 from castsim.published.forecasts import cells, summary
 from castsim.published.intervals import prompt_gains

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from castsim.acceptance import Acceptance, Scored, of_run, scored
-from castsim.cost import Cost, require_cost
 from castsim.diagnose import Diagnosis, diagnose
 from castsim.options import Choice
-from castsim.probefile import Probe
+from castsim.pricing.acceptance import Acceptance, Scored, of_run, scored
+from castsim.pricing.cost import Cost, require_cost
+from castsim.pricing.probefile import Probe
 from castsim.runlog import Run
 from castsim.score import domains_of
 from replay.policies.topn import TopN

@@ -19,8 +19,8 @@ import numpy as np
 import polars as pl
 from rich.table import Table
 
-from castsim.cost import Cost
 from castsim.forecast import fitted_overhead
+from castsim.pricing.cost import Cost
 from castsim.published import CREDIT, frame, short
 from castsim.published.widths import SETTINGS, Setting, setting_cost
 from castsim.show import table

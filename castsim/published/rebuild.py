@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from castsim.probefile import open_probe
+from castsim.pricing.probefile import open_probe
 from castsim.published import frame, short
 from castsim.published.intervals import prompt_gains
 from castsim.published.widths import settings

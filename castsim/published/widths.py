@@ -15,12 +15,12 @@ import numpy as np
 import polars as pl
 from rich.table import Table
 
-from castsim.acceptance import published
-from castsim.cost import Cost, require_cost
-from castsim.probefile import open_probe
+from castsim.pricing.acceptance import published
+from castsim.pricing.cost import Cost, require_cost
+from castsim.pricing.probefile import open_probe
+from castsim.pricing.width import rules
 from castsim.published import CREDIT, frame, short
 from castsim.show import number, table
-from castsim.width import rules
 from replay.width import Overhead
 
 MASSES = "qwen3-8b-gsm8k"  # one curve across deployments (section 4)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.table import Table
 
-from castsim.probefile import Probe
+from castsim.pricing.probefile import Probe
 from castsim.show import table
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from castsim.profile import Profile
 from castsim.show import table
+from castsim.simulation.profile import Profile
 
 KINDS = {"R": ("R pooled", "R per prompt", "R at every position"), "replayed R": ("R on chain",), "masses": ("mass",)}
 SHARES = ("first rejection", "true token", "hit rate", "topN 128 rounds", "loss of R")

@@ -10,7 +10,7 @@ from castsim import __version__, arguments, show
 from castsim.errors import OptionError
 from castsim.plots.all import draw_all
 from castsim.plots.sources import Sources
-from castsim.probefile import open_probe
+from castsim.pricing.probefile import open_probe
 from castsim.runlog import open_run
 from castsim.sample import sample_run
 

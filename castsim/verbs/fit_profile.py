@@ -7,12 +7,12 @@ from pathlib import Path
 
 from castsim import __version__, arguments, show
 from castsim.errors import OptionError
-from castsim.fit import Effort
-from castsim.fitting import fitted_published, of_run
-from castsim.profile import Profile, open_profile, profile_names
 from castsim.runlog import open_run
+from castsim.simulation.fit import Effort
+from castsim.simulation.fitting import fitted_published, of_run
+from castsim.simulation.profile import Profile, open_profile, profile_names
+from castsim.simulation.targets import published_profiles
 from castsim.tables.profile import profile_tables, summary_table
-from castsim.targets import published_profiles
 
 WANTED = "give a run to fit to, or --published with names or all"
 

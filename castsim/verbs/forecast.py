@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from castsim import __version__, arguments, show
-from castsim.acceptance import Scored, scored
-from castsim.cost import Cost, overhead_of, require_cost, require_reach
 from castsim.errors import OptionError, PlacedError
 from castsim.forecast import committed_draws, fitted_overhead, forecast
 from castsim.options import budgets_of, choose
-from castsim.price import pricing, without_priced
-from castsim.probefile import open_probe
+from castsim.pricing.acceptance import Scored, scored
+from castsim.pricing.cost import Cost, overhead_of, require_cost, require_reach
+from castsim.pricing.policies import pricing, without_priced
+from castsim.pricing.probefile import open_probe
 from castsim.runlog import open_run
 from castsim.sample import sample_run
 from castsim.score import domains_of

@@ -10,7 +10,7 @@ from castsim.decodes import Method, live_rows
 from castsim.forecast import PARTS
 from castsim.manifest import Facts
 from castsim.options import Choice, budgets_of, choose
-from castsim.price import pricing
+from castsim.pricing.policies import pricing
 from castsim.prompts import Conversation
 from castsim.score import BASELINE
 from castsim.tables.live import live_table

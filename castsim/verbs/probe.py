@@ -7,7 +7,7 @@ from typing import Any
 
 from castsim import __version__, arguments, show
 from castsim.errors import OptionError
-from castsim.probefile import Probe
+from castsim.pricing.probefile import Probe
 from castsim.tables.probe import probe_table
 from castsim.verbs import live_extra, memory_told
 from castsim.verbs.counts import counts

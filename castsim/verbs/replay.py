@@ -5,7 +5,7 @@ from __future__ import annotations
 from castsim import arguments, show
 from castsim.errors import OptionError
 from castsim.options import budgets_of, choose
-from castsim.price import pricing, without_priced
+from castsim.pricing.policies import pricing, without_priced
 from castsim.results import caveats, results
 from castsim.runlog import open_run
 from castsim.sample import sample_run

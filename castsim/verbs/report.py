@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from castsim import __version__, arguments, show
-from castsim.probefile import open_probe
+from castsim.pricing.probefile import open_probe
 from castsim.runlog import open_run
 from castsim.sample import sample_run
 from castsim.verbs import document_head

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from castsim import __version__, arguments, show
-from castsim.profile import open_profile, profile_names
-from castsim.reporting import report
+from castsim.simulation.profile import open_profile, profile_names
+from castsim.simulation.report import report
 from castsim.tables.profile import errors_table, report_tables
 
 
@@ -31,7 +31,7 @@ def report_profile(
     notes = [
         "Errors of R and masses in per cent of the published value, of shares in points; 0 inside a printed range or "
         "rounding. held out: of fits that did not see the statistic.",
-        "R pooled is held against Blackwell's sweeps, R per prompt against H100 SXM's: see castsim/targets.py.",
+        "R pooled is held against Blackwell's sweeps, R per prompt against H100 SXM's: castsim/simulation/targets.py.",
     ]
     document = {"verb": "report-profile", "version": __version__, "profiles": found, "caveats": notes}
     show.emit(document, tables, notes, json_to)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from castsim import arguments, show
 from castsim.options import one_policy
-from castsim.profile import open_profile
 from castsim.runlog import open_run
-from castsim.simrun import Shape, simulate_run
+from castsim.simulation.profile import open_profile
+from castsim.simulation.runs import Shape, simulate_run
 from castsim.verbs import document_head
 
 

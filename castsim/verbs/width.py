@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from castsim import __version__, arguments, show
-from castsim.acceptance import Acceptance, mass_names, of_file, of_run, published, unknown_masses
-from castsim.answer import Question, answer
-from castsim.cost import Cost, overhead_of, require_cost, require_reach
-from castsim.engines import configuration
 from castsim.errors import OptionError
 from castsim.options import budgets_of
-from castsim.played import per_round_rows
 from castsim.plots import check_plot
-from castsim.probefile import Probe, open_probe
+from castsim.pricing.acceptance import Acceptance, mass_names, of_file, of_run, published, unknown_masses
+from castsim.pricing.answer import Question, answer
+from castsim.pricing.cost import Cost, overhead_of, require_cost, require_reach
+from castsim.pricing.engines import configuration
+from castsim.pricing.played import per_round_rows
+from castsim.pricing.probefile import Probe, open_probe
 from castsim.runlog import open_run
 from castsim.sample import sample_run
 from castsim.score import domains_of

@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from castsim.simrun import Shape, simulated_part
-from castsim.simulate import Model, draw, split_tables
+from castsim.simulation.model import Model, draw, split_tables
+from castsim.simulation.runs import Shape, simulated_part
 
 PROMPTS, TOKENS = 64, 256
 ROUNDS = PROMPTS * (TOKENS - 1)

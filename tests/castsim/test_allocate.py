@@ -6,8 +6,8 @@ import runs
 from runs import document
 
 from castsim.allocation import ALLOCATORS, NOT_HELD, Experiment, Pool, pool_of, totals
-from castsim.profile import open_profile
-from castsim.simrun import Shape, simulate_run
+from castsim.simulation.profile import open_profile
+from castsim.simulation.runs import Shape, simulate_run
 from replay import accepted, policy_entry_budgets
 from replay.policies.chain import Chain
 from replay.policies.topn import TopN

@@ -13,7 +13,7 @@ from castsim.plots import printed
 from castsim.plots.all import draw_all
 from castsim.plots.figures import COLUMNS, figures
 from castsim.plots.sources import Sources
-from castsim.probefile import open_probe
+from castsim.pricing.probefile import open_probe
 from castsim.published import frame
 from castsim.runlog import open_run
 

@@ -18,7 +18,7 @@ from castsim.models.load import load_pair  # noqa: E402
 from castsim.models.sampling import Sampling  # noqa: E402
 from castsim.options import choose  # noqa: E402
 from castsim.pair import PROMPTS  # noqa: E402
-from castsim.price import pricing  # noqa: E402
+from castsim.pricing.policies import pricing  # noqa: E402
 from castsim.prompts import Conversation, read_prompts  # noqa: E402
 from castsim.record import Recorder, RecordOptions  # noqa: E402
 

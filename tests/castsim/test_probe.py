@@ -13,7 +13,7 @@ from castsim import probe as run  # noqa: E402
 from castsim.decode.shapes import Job, ProbeOptions, jobs, random_tree  # noqa: E402
 from castsim.models.attention import windows_of  # noqa: E402
 from castsim.models.load import load_for_probe  # noqa: E402
-from castsim.probefile import open_probe  # noqa: E402
+from castsim.pricing.probefile import open_probe  # noqa: E402
 from replay.latency import LatencyCurve  # noqa: E402
 
 PACKED = (1, 4, 8, 16, 24, 32, 48, 64, 96, 128)

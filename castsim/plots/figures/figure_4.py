@@ -10,9 +10,9 @@ import polars as pl
 
 from castsim.plots.figures import empty, long_frame
 from castsim.plots.sources import PUBLISHED, MissingSourceError, Sources
-from castsim.probefile import open_probe
+from castsim.pricing.probefile import open_probe
 from castsim.published import frame
-from castsim.targets import published_profiles
+from castsim.simulation.targets import published_profiles
 from replay.calibrate import ON
 from replay.width import affine_cost, throughput_tok_per_ms
 

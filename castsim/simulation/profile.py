@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from castsim.errors import OptionError, PlacedError, first_line
 from castsim.manifest import Text
-from castsim.simulate import PARAMETERS, Model
+from castsim.simulation.model import PARAMETERS, Model
 
 FOLDER = Path(__file__).parent / "profiles"
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from castsim.fit import Effort, checked, drawn
-from castsim.profile import Profile
-from castsim.simulate import RANKS, draw, split_tables
-from castsim.targets import Target, published_profiles
+from castsim.simulation.fit import Effort, checked, drawn
+from castsim.simulation.model import RANKS, draw, split_tables
+from castsim.simulation.profile import Profile
+from castsim.simulation.targets import Target, published_profiles
 from replay.accept import accepted, rank_entry_budgets
 
 CAP_BUDGETS = {32: (0.0, 0.005), 63: (0.0, 0.011)}  # appendix G.1: largest loss of R by the cap of 8

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from castsim.simulate import Model, draw, split_tables
+from castsim.simulation.model import Model, draw, split_tables
 from replay.accept import accepted, rank_entry_budgets, ranks_of
 from replay.forest import level_order
 from replay.policies.schedule import Schedule
@@ -141,7 +141,7 @@ def recorded_sample(rounds: Rounds) -> Sample:
 
 
 def statistics(sample: Sample, names: Iterable[str]) -> dict[str, float]:
-    """Statistics by name; what a name means is in `castsim.targets`."""
+    """Statistics by name; what a name means is in `castsim.simulation.targets`."""
     return {name: _statistic(sample, name) for name in names}
 
 

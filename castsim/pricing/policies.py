@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from castsim.acceptance import round_masses
-from castsim.cost import Cost, overhead_of, require_cost, require_reach
 from castsim.errors import OptionError
 from castsim.options import Choice, Price
-from castsim.probefile import open_probe
+from castsim.pricing.acceptance import round_masses
+from castsim.pricing.cost import Cost, overhead_of, require_cost, require_reach
+from castsim.pricing.probefile import open_probe
 from castsim.runlog import Run
 from replay.policies import Priced
 from replay.policies.topn import TopN

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from castsim import __version__, show
-from castsim.acceptance import Acceptance
-from castsim.cost import Cost, require_reach
 from castsim.errors import OptionError
-from castsim.probefile import Probe
-from castsim.width import by_batch, by_prefix, noise, rules, verdict, widths
+from castsim.pricing.acceptance import Acceptance
+from castsim.pricing.cost import Cost, require_reach
+from castsim.pricing.probefile import Probe
+from castsim.pricing.width import by_batch, by_prefix, noise, rules, verdict, widths
 from replay.latency import LINE_FROM, LINE_TO
 from replay.width import expected_accepted
 
@@ -44,7 +44,7 @@ def answer(asked: Question, found: Acceptance, more: Sequence[dict[str, Any]] = 
     Args:
         asked: the probe and what to do with it.
         found: masses and R.
-        more: rows of `castsim.played` for the table of widths.
+        more: rows of `castsim.pricing.played` for the table of widths.
 
     Raises:
         OptionError: R is known at none of the widths.

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from castsim.acceptance import Acceptance
-from castsim.cost import Cost, noisy_costs, scatter
 from castsim.forecast import DRAWS, committed_draws, forecast
+from castsim.pricing.acceptance import Acceptance
+from castsim.pricing.cost import Cost, noisy_costs, scatter
 from replay.latency import LatencyCurve
 from replay.width import (
     Overhead,

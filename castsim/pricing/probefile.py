@@ -16,7 +16,7 @@ from castsim.published import CREDIT, frame
 from replay.latency import LINE_FROM, LINE_TO, LatencyCurve
 
 Cells = list[list[list[float]]]  # (X, B, P)
-OWN = {"pair-cpu": Path(__file__).parent / "pair" / "probe-cpu.json"}  # castsim's own, of the pair that it carries
+OWN = {"pair-cpu": Path(__file__).parents[1] / "pair" / "probe-cpu.json"}  # castsim's own, of the pair that it carries
 
 
 class ProbeError(PlacedError):

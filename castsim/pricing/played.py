@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from castsim.acceptance import Acceptance
-from castsim.cost import Cost
 from castsim.forecast import DRAWS
+from castsim.pricing.acceptance import Acceptance
+from castsim.pricing.cost import Cost
 from castsim.runlog import Run
 from replay import accepted, committed, policy_entry_budgets, walk
 from replay.bootstrap import prompt_weights

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from castsim.acceptance import published
+from castsim.pricing.acceptance import published
 from replay.latency import LatencyCurve
 from replay.width import affine_cost, best_budget, measured_round_ms, round_budgets, stopping_budget
 

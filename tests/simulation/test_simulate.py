@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from runs import document
 
 from castsim.errors import OptionError
-from castsim.fit import Effort, fit, folds
-from castsim.fitting import joined, run_targets
-from castsim.profile import Profile, ProfileError, open_profile, profile_names
 from castsim.runlog import open_run
-from castsim.simrun import Shape, candidates, simulate_run, simulated_part
-from castsim.simulate import RANGES, RANKS, Drawn, Model, draw, prompt_level, rank_laws, split_tables
-from castsim.statistics import Sample, drawn_sample, recorded_sample, sorted_masses, statistics
-from castsim.targets import Target, published_profiles
+from castsim.simulation.fit import Effort, fit, folds
+from castsim.simulation.fitting import joined, run_targets
+from castsim.simulation.model import RANGES, RANKS, Drawn, Model, draw, prompt_level, rank_laws, split_tables
+from castsim.simulation.profile import FOLDER, Profile, ProfileError, open_profile, profile_names
+from castsim.simulation.runs import Shape, candidates, simulate_run, simulated_part
+from castsim.simulation.statistics import Sample, drawn_sample, recorded_sample, sorted_masses, statistics
+from castsim.simulation.targets import Target, published_profiles
 from replay import Marginals, accepted, best_first, committed, policy_entry_budgets, walk
 from replay.policies.binary import Binary
 from replay.policies.chain import Chain
@@ -294,24 +294,16 @@ def test_a_fit_finds_a_model_that_has_the_statistics():
     assert all(abs(again[n] / values[n] - 1) < 0.05 for n in names)
 
 
-def test_a_profile_of_a_recorded_run(castsim, tmp_path):
+def test_a_profile_of_a_recorded_run(castsim, sample, tmp_path):
     """A short fit is no good one, but its errors are told."""
     file = tmp_path / "mine.json"
-    found = document(
-        castsim, "fit-profile", runs.Path(str(open_run_sample())), "--out", file, "--rows", "600", "--steps", "1"
-    )
+    found = document(castsim, "fit-profile", sample, "--out", file, "--rows", "600", "--steps", "1")
     profile = open_profile(str(file))
     assert profile.name == "mine"
     assert found["profiles"][0]["statistics"] == json.loads(file.read_text())["statistics"]
     assert {row["statistic"] for row in profile.statistics} >= {"R pooled: chain 15", "mass: 1"}
     assert castsim("simulate", "--profile", file, "--rounds", "300", "--out", tmp_path / "run")[0] == 0
     assert castsim("report-profile", file, "--rows", "600")[0] == 0
-
-
-def open_run_sample():
-    from castsim.sample import sample_run
-
-    return sample_run()
 
 
 @pytest.mark.parametrize(
@@ -333,9 +325,7 @@ def test_bad_fits_are_one_line(castsim, tmp_path, monkeypatch, arguments, said):
     "change", [{"parameters": {"level": 1}}, {"colour": "red"}, {"depth_max": 0}, {"tokens": "many"}]
 )
 def test_a_damaged_profile_is_refused(castsim, tmp_path, change):
-    good = json.loads(
-        (runs.Path(open_profile.__code__.co_filename).parent / "profiles" / "qwen3-8b-gsm8k.json").read_text()
-    )
+    good = json.loads((FOLDER / "qwen3-8b-gsm8k.json").read_text())
     file = tmp_path / "p.json"
     file.write_text(json.dumps({**good, **change}))
     code, _, err = castsim("simulate", "--profile", file, "--out", tmp_path / "run")

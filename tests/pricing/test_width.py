@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from runs import document
 
-from castsim.acceptance import mass_names, of_file, published
-from castsim.cost import Cost, noisy_costs, overhead_of, scatter
-from castsim.engines import ENGINES, configuration
 from castsim.errors import CastsimError, OptionError
 from castsim.forecast import committed_draws, fitted_overhead, forecast
-from castsim.played import played
-from castsim.probefile import Probe, open_probe, presets
+from castsim.pricing.acceptance import mass_names, of_file, published
+from castsim.pricing.cost import Cost, noisy_costs, overhead_of, scatter
+from castsim.pricing.engines import ENGINES, configuration
+from castsim.pricing.played import played
+from castsim.pricing.probefile import Probe, open_probe, presets
+from castsim.pricing.width import GRID, noise, rules, verdict, widths
 from castsim.runlog import open_run
-from castsim.width import GRID, noise, rules, verdict, widths
 from replay.latency import LatencyCurve
 from replay.policies.topn import TopN
 from replay.width import Overhead

@@ -8,13 +8,13 @@ from dataclasses import asdict
 import numpy as np
 
 from castsim.errors import OptionError
-from castsim.fit import BORROWED, FIT_RANGES, Effort, checked, cross_validated, fit, parameters
-from castsim.profile import Profile
 from castsim.published import CREDIT
 from castsim.runlog import Run
-from castsim.simulate import Model
-from castsim.statistics import LARGEST, RANK_CAP, recorded_sample, statistics
-from castsim.targets import MASSES_AT, Published, Target, published_profiles
+from castsim.simulation.fit import BORROWED, FIT_RANGES, Effort, checked, cross_validated, fit, parameters
+from castsim.simulation.model import Model
+from castsim.simulation.profile import Profile
+from castsim.simulation.statistics import LARGEST, RANK_CAP, recorded_sample, statistics
+from castsim.simulation.targets import MASSES_AT, Published, Target, published_profiles
 from replay import Rounds
 from replay.rounds import Marginals
 
@@ -34,7 +34,7 @@ def fitted_published(
     """Profiles of published statistics, those first that others borrow from.
 
     Args:
-        names: of `castsim.targets.published_profiles`.
+        names: of `castsim.simulation.targets.published_profiles`.
         known: profiles that can be borrowed from without being fitted again.
 
     Raises:

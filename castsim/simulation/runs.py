@@ -15,13 +15,13 @@ from castsim.errors import OptionError
 from castsim.manifest import Facts
 from castsim.runwriter import ROWS_IN_SHARD, rounds_frame, whole_run
 from castsim.schema import SEQUENCES
-from castsim.simulate import RANKS, Model, Splits, draw, split_tables
+from castsim.simulation.model import RANKS, Model, Splits, draw, split_tables
 from replay import Marginals, Rounds, accepted, committed, policy_entry_budgets, walk
 from replay.policies import Policy
 
 EOS = 0  # id of the end of sequence; no other token has it
 PROMPT_TOKENS = 16  # of every prompt, so that contexts have a length
-TOKEN_STREAM = 2  # beside those of `castsim.simulate`
+TOKEN_STREAM = 2  # beside those of `castsim.simulation.model`
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from castsim.simulate import Model
-from castsim.statistics import Sample, drawn_sample, statistics
-from castsim.targets import Target
+from castsim.simulation.model import Model
+from castsim.simulation.statistics import Sample, drawn_sample, statistics
+from castsim.simulation.targets import Target
 
 Array = NDArray[np.float64]
 FIT_RANGES: dict[str, tuple[float, float]] = {
