@@ -25,6 +25,7 @@ from castsim.verbs.record import record
 from castsim.verbs.replay import replay
 from castsim.verbs.report import report
 from castsim.verbs.report_profile import report_profile
+from castsim.verbs.serve import serve_verb
 from castsim.verbs.simulate import simulate
 from castsim.verbs.width import width
 from replay import load_policies
@@ -58,6 +59,7 @@ def build() -> typer.Typer:
     app.command("forecast")(forecast_verb)
     app.command()(simulate)
     app.command()(allocate)
+    app.command("serve")(serve_verb)
     app.command()(figures)
     app.command()(report)
     app.command("fit-profile")(fit_profile)

@@ -90,8 +90,8 @@ def hindsight_total(entry: NDArray[np.integer], total_budget: int) -> NDArray[np
 
 
 def accepted_at(entry: NDArray[np.integer], widths: ArrayLike) -> NDArray[np.int64]:
-    """(T, B) draft tokens that requests accept at their widths (T, B), from entry budgets (T, B, L)."""
-    return np.asarray((entry <= np.asarray(widths)[..., None]).sum(axis=2), np.int64)
+    """(..., B) draft tokens that requests accept at their widths (..., B), from entry budgets (..., B, L)."""
+    return np.asarray((entry <= np.asarray(widths)[..., None]).sum(axis=-1), np.int64)
 
 
 def _checked(mass: FloatArray, total_budget: int) -> FloatArray:

@@ -1,0 +1,1 @@
+"""Serving under load, simulated from logged rounds: costs of a batch, controllers, and the round loop."""

@@ -1,0 +1,122 @@
+"""What a round of a batch costs: the drafter's pass over B requests, and the target's over all packed tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from castsim.errors import OptionError
+from castsim.pricing.probefile import open_probe
+from replay.latency import LatencyCurve
+
+TAX = {1: 0.10, 8: 0.79, 32: 2.37}  # appendix F: a pass of 64 tokens a request over one of 1, Qwen3-8B on Blackwell
+TAX_TOKENS = 64
+DRAFT_MS = {1: 3.2, 32: 19.3}  # appendix F
+PUBLISHED = "published"
+
+
+@dataclass(frozen=True)
+class Surface:
+    """Target: base_ms * (1 + share * packed tokens of the whole batch); drafter: a line over B.
+
+    Attributes:
+        residuals: of the published width tax at each batch size it was fitted to, in points.
+    """
+
+    base_ms: float
+    share: float
+    draft_fixed_ms: float
+    draft_slope_ms: float
+    residuals: tuple[tuple[int, float], ...] = ()
+
+    def target_ms(self, batch: int, packed: float) -> float:
+        """A pass of `packed` tokens, roots included, over all requests."""
+        return self.base_ms * (1 + self.share * packed)
+
+    def draft_ms(self, batch: int) -> float:
+        """The drafter's pass."""
+        return self.draft_fixed_ms + self.draft_slope_ms * batch
+
+    def prefill_ms(self, tokens: int) -> float:
+        """A prompt's own pass, at the same share a token."""
+        return self.target_ms(1, tokens)
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """A probe with several batch sizes; times between them, and between packed counts, lie on lines.
+
+    Attributes:
+        curve: of one prefix, smoothed.
+        draft: (B,) drafter times at its batch sizes.
+    """
+
+    curve: LatencyCurve
+    draft: NDArray[np.float64]
+
+    def target_ms(self, batch: int, packed: float) -> float:
+        """A pass of `packed` tokens over all requests, priced as the same number a request.
+
+        Raises:
+            OptionError: more requests or tokens than were measured.
+        """
+        each = packed / batch
+        if batch > self.curve.batch[-1] or each > self.curve.packed[-1]:
+            most = f"{self.curve.batch[-1]} requests of {self.curve.packed[-1]} packed tokens"
+            raise OptionError(f"--probe: ends at {most}; measure more, or give a smaller --batch")
+        times = [np.interp(each, self.curve.packed, row) for row in self.curve.ms[0]]
+        return float(np.interp(batch, self.curve.batch, times))
+
+    def draft_ms(self, batch: int) -> float:
+        """The drafter's pass."""
+        return float(np.interp(batch, self.curve.batch, self.draft))
+
+    def prefill_ms(self, tokens: int) -> float:
+        """A prompt's own pass: as measured, and beyond the widest pass in proportion to its time."""
+        widest = float(self.curve.packed[-1])
+        return self.target_ms(1, min(tokens, widest)) * max(1.0, tokens / widest)
+
+
+BatchCost = Surface | Measured
+
+
+def published_surface() -> Surface:
+    """The least-squares share for the three width taxes that appendix F prints; the base is Table 5's pass at n = 1.
+
+    The paper prints no times of batched passes, so that one number carries the whole shape; its residuals are kept.
+    """
+    batches, tax = np.array(list(TAX)), np.array(list(TAX.values()))
+    shares = np.geomspace(1e-4, 1e-2, 2000)
+    said = shares[:, None] * batches * (TAX_TOKENS - 1) / (1 + shares[:, None] * batches)
+    error = np.log1p(said) - np.log1p(tax)
+    best = int((error**2).sum(axis=1).argmin())
+    one = float(open_probe("blackwell-qwen3-8b").curve().ms[0, 0, 0])
+    (low, low_ms), (high, high_ms) = DRAFT_MS.items()
+    slope = (high_ms - low_ms) / (high - low)
+    residuals = tuple((int(b), float(100 * (s - t))) for b, s, t in zip(batches, said[best], tax, strict=True))
+    share = float(shares[best])
+    return Surface(one / (1 + share), share, low_ms - slope * low, slope, residuals)
+
+
+def batch_cost(probe: str) -> BatchCost:
+    """`published` for the fitted surface, or a probe with batch sizes.
+
+    Raises:
+        OptionError: a probe of one batch size, which says nothing of a batch, or without drafter times.
+    """
+    if probe == PUBLISHED:
+        return published_surface()
+    curve = open_probe(probe).curve()
+    if len(curve.batch) < 2 or curve.batch[0] != 1:
+        raise OptionError(
+            f"--probe {probe}: has no batch axis from 1 on; measure one with castsim probe --batch 1,8,32, or give "
+            f"--probe {PUBLISHED}"
+        )
+    smooth = curve.smoothed()
+    draft = curve.draft_ms[0]
+    if np.isnan(draft).any():
+        raise OptionError(f"--probe {probe}: holds no drafter times; probe with a --drafter")
+    part = LatencyCurve(curve.packed, smooth.ms[[0]], curve.prefix[:1], curve.batch)
+    return Measured(part, draft)

@@ -1,0 +1,33 @@
+"""batched: as many nodes as pay at this load, best first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from castsim.serving.controllers import Plan, View
+from replay.allocate import shared_widths
+from replay.width import batch_masses
+
+
+@dataclass(frozen=True)
+class Batched:
+    """The total budget M of largest (B + G(M)) / l(M, B) over the cost as it is, on a grid of `steps` totals, then the
+    batch's best nodes: Proposition 3 with the measured cost in the place of a line.
+    """
+
+    name: ClassVar[str] = "batched"
+    steps: int = 24
+    most: int = 64  # nodes a request, on average
+
+    def __call__(self, view: View) -> Plan:
+        """See `Controller`."""
+        batch = len(view.mass)
+        grid = np.unique(np.geomspace(1, self.most * batch, self.steps).astype(int))
+        gained = np.cumsum(batch_masses(view.mass))
+        grid = np.concatenate([[0], grid[grid <= len(gained)]])
+        time = view.cost.draft_ms(batch) + np.array([view.cost.target_ms(batch, batch + int(m)) for m in grid])
+        rate = (batch + np.concatenate([[0.0], gained])[grid]) / time
+        return Plan(shared_widths(view.mass[None], int(grid[rate.argmax()]))[0])

@@ -1,0 +1,125 @@
+"""Every controller at every load, with the same requests, arrivals and costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from castsim.errors import OptionError
+from castsim.serving.arrivals import Times, arrivals, trace
+from castsim.serving.batchcost import BatchCost
+from castsim.serving.controllers import Controller
+from castsim.serving.loop import Server, serve
+from castsim.serving.measures import measures
+from castsim.serving.requests import Outputs, drawn
+
+STATIC = ("chain", "uniform", "wide")  # controllers that do the same in every round
+STREAM = 2  # of arrivals, beside that of outputs
+
+
+@dataclass(frozen=True)
+class Load:
+    """A load of the server.
+
+    Attributes:
+        kind: closed (all requests wait from the start, so `batch` of them are always in flight), poisson, bursty or a
+            CSV of arrivals.
+        batch: requests in flight at most; rate_per_s: of an open load.
+    """
+
+    kind: str
+    batch: int
+    rate_per_s: float | None = None
+
+    @property
+    def label(self) -> str:
+        """What tables call it."""
+        if self.kind == "closed":
+            return f"{self.batch} in flight"
+        return f"{self.rate_per_s:g} a second" if self.rate_per_s is not None else Path(self.kind).name
+
+
+def times(load: Load, count: int, seed: int) -> Times:
+    """(count,) arrival times, or those of the trace.
+
+    Raises:
+        OptionError, PlacedError: see `arrivals` and `trace`.
+    """
+    if load.kind == "closed":
+        return np.zeros(count)
+    if load.kind.endswith(".csv"):
+        return trace(Path(load.kind))[:count]
+    return arrivals(load.kind, load.rate_per_s or 0.0, count, np.random.default_rng([seed, STREAM]))
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is served, and judged.
+
+    Attributes:
+        requests: of each load; kv_tokens: see `Server`; within_ms: target of the time per output token.
+    """
+
+    requests: int = 128
+    kv_tokens: int | None = None
+    within_ms: float = 20.0
+    seed: int = 0
+
+
+def sweep(
+    outputs: Outputs,
+    loads: Sequence[Load],
+    controllers: Sequence[Controller],
+    cost: BatchCost,
+    asked: Asked,
+    jobs: int = 1,
+    done: Callable[[float], None] = lambda _: None,
+) -> list[dict[str, Any]]:
+    """A row of `measures` for each load and controller, and what it gains on the chain and on the best static one.
+
+    Raises:
+        OptionError: more requests in flight than the run has outputs, or a cost that does not reach them.
+    """
+    import joblib
+
+    most = max(load.batch for load in loads)
+    if most > len(outputs.start):
+        raise OptionError(
+            f"{most} requests in flight: the run has {len(outputs.start)} outputs, and one would be served beside "
+            "itself; give fewer, or a longer run"
+        )
+    pairs = [(load, controller) for load in loads for controller in controllers]
+    tasks = (joblib.delayed(_row)(outputs, load, controller, cost, asked) for load, controller in pairs)
+    rows = []
+    for row in joblib.Parallel(n_jobs=jobs, return_as="generator")(tasks):
+        rows.append(row)
+        done(len(rows) / len(pairs))
+    return [row for load in loads for row in _compared([row for row in rows if row["load"] == load.label])]
+
+
+def _row(outputs: Outputs, load: Load, controller: Controller, cost: BatchCost, asked: Asked) -> dict[str, Any]:
+    arrival = times(load, asked.requests, asked.seed)
+    which = drawn(outputs, len(arrival), asked.seed)
+    served = serve(outputs, which, arrival, controller, cost, Server(load.batch, asked.kv_tokens))
+    about = {"load": load.label, "batch": load.batch, "rate_per_s": load.rate_per_s, "controller": controller.name}
+    return {**about, **measures(served, asked.within_ms)}
+
+
+def _compared(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    speed = {row["controller"]: row["goodput_tok_per_s"] for row in rows}
+    static = {name: speed[name] for name in STATIC if name in speed}
+    best = max(static, key=lambda name: static[name]) if static else None
+    winner = max(speed, key=lambda name: speed[name])
+    return [
+        {
+            **row,
+            "gain_over_best_static": None if best is None else row["goodput_tok_per_s"] / static[best] - 1,
+            "best_static": best,
+            "best": row["controller"] == winner,
+        }
+        for row in rows
+    ]

@@ -1,0 +1,31 @@
+"""10,000 requests of 256 tokens at 32 in flight, and what planning costs beside the plainest controller.
+
+pytest tests/bench/bench_serve.py -s
+"""
+
+from time import perf_counter
+
+import numpy as np
+
+from castsim.runlog import open_run
+from castsim.serving.batchcost import batch_cost
+from castsim.serving.controllers import load_controllers
+from castsim.serving.loop import Server, serve
+from castsim.serving.requests import drawn, outputs_of
+from castsim.simulation.profile import open_profile
+from castsim.simulation.runs import Shape, simulate_run
+
+REQUESTS, TOKENS = 10_000, 256
+
+
+def test_controllers(tmp_path):
+    simulate_run(open_profile("qwen3-8b-gsm8k").model(), Shape(100, TOKENS, seed=1), tmp_path / "run", "bench")
+    outputs = outputs_of(open_run(tmp_path / "run"))
+    which, taken = drawn(outputs, REQUESTS, 0), {}
+    for name, kind in load_controllers().items():
+        began = perf_counter()
+        served = serve(outputs, which, np.zeros(REQUESTS), kind(), batch_cost("published"), Server(32))
+        taken[name] = perf_counter() - began
+        assert served.tokens.sum() == REQUESTS * TOKENS
+    for name, seconds in taken.items():
+        print(f"{name:10} {seconds:5.1f} s, {seconds / taken['chain']:.2f} of chain's")
