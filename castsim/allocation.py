@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from castsim.errors import OptionError, RunLogError
-from castsim.runlog import Run
+from castsim.runlog import Run, Shard
+from castsim.workers import HERE, Workers
 from replay import Rounds, accepted, committed, entry_budgets, walk
 from replay.accept import ranks_of
 from replay.allocate import accepted_at, confident_widths, hindsight_total, shared_widths, uniform_widths
@@ -62,7 +63,11 @@ class Pool:
 
 
 def allocation(
-    run: Run, domain_of: dict[int, str], asked: Experiment, done: Callable[[float], None] = lambda _: None
+    run: Run,
+    domain_of: dict[int, str],
+    asked: Experiment,
+    workers: Workers = HERE,
+    done: Callable[[float], None] = lambda _: None,
 ) -> list[dict[str, Any]]:
     """Accepted draft tokens of every allocator over random batches, by domain and budget.
 
@@ -70,23 +75,29 @@ def allocation(
         OptionError: a domain that cannot fill a batch.
         RunLogError: from reading, or where no round has a whole continuation.
     """
-    pools = _pools(run, domain_of, asked, lambda share: done(share / 2))
+    pools = _pools(run, domain_of, asked, workers, lambda share: done(share / 2))
     if not pools:
         raise RunLogError(run.folder, "has no round with a whole continuation", "choose other prompts, or record some")
-    rows = []
-    for number, (domain, pool) in enumerate(pools.items()):
+    for domain, pool in pools.items():
         if len(pool.mass) < asked.batch:
             raise OptionError(
                 f"--batch {asked.batch}: domain {domain} has {len(pool.mass)} requests; give a smaller batch"
             )
-        rng = np.random.default_rng([asked.seed, number])
-        picked = np.stack([rng.choice(len(pool.mass), asked.batch, replace=False) for _ in range(asked.batches)])
-        for mean in asked.per_request:
-            rows.append(
-                _row(domain, len(pool.mass), mean, asked, totals(pool.take(picked), asked.batch * mean, mean), rng)
-            )
-        done(0.5 + (number + 1) / len(pools) / 2)
+    rows = []
+    for found in workers.each(lambda item: _rows(*item[1], asked, item[0]), list(enumerate(pools.items()))):
+        rows += found
+        done(0.5 + len(rows) / len(pools) / len(asked.per_request) / 2)
     return rows
+
+
+def _rows(domain: str, pool: Pool, asked: Experiment, number: int) -> list[dict[str, Any]]:
+    rng = np.random.default_rng([asked.seed, number])
+    picked = np.stack([rng.choice(len(pool.mass), asked.batch, replace=False) for _ in range(asked.batches)])
+    batches = pool.take(picked)
+    return [
+        _row(domain, len(pool.mass), mean, asked, totals(batches, asked.batch * mean, mean), rng)
+        for mean in asked.per_request
+    ]
 
 
 def totals(batch: Pool, total_budget: int, mean: int) -> dict[str, NDArray[np.int64]]:
@@ -134,17 +145,24 @@ def _ends(values: Array) -> list[float]:
     return [float(v) for v in np.quantile(values, [0.025, 0.975])]
 
 
-def _pools(run: Run, domain_of: dict[int, str], asked: Experiment, done: Callable[[float], None]) -> dict[str, Pool]:
+def _pools(
+    run: Run, domain_of: dict[int, str], asked: Experiment, workers: Workers, done: Callable[[float], None]
+) -> dict[str, Pool]:
     """Requests of each domain, evenly spaced among the rounds that a tree of the smallest mean budget plays."""
-    parts: dict[str, list[Rounds]] = {}
-    for number, rounds in enumerate(run.rounds(list(domain_of)), start=1):
-        own = _played(rounds, min(asked.per_request)) if run.facts.layout == "dense" else rounds
-        own = own.take(~own.censored)
+    dense, shards, parts = run.facts.layout == "dense", run.shards, dict[str, list[Rounds]]()
+    read = workers.each(lambda shard: _whole(shard, list(domain_of), min(asked.per_request), dense), shards)
+    for number, own in enumerate(read, start=1):
         names = np.array([domain_of[p] for p in own.prompt.tolist()])
         for name in sorted(set(names.tolist())):
             parts.setdefault(name, []).append(own.take(names == name))
-        done(number / len(run.shards))
+        done(number / len(shards))
     return {name: pool_of(_few(parts[name], asked.requests)) for name in sorted(parts)}
+
+
+def _whole(shard: Shard, prompts: list[int], budget: int, dense: bool) -> Rounds:
+    rounds = shard.read_rounds(prompts)
+    played = _played(rounds, budget) if dense else rounds
+    return played.take(~played.censored)
 
 
 def _played(rounds: Rounds, budget: int) -> Rounds:

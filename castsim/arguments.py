@@ -262,3 +262,11 @@ KvTokens = Annotated[
 ]
 WithinMs = Annotated[float, Option("--within-ms", metavar="MS", min=0, help="Target for the time per output token.")]
 ServeSeed = Annotated[int, Option("--seed", metavar="N", min=0, help="Seed of requests and arrivals.")]
+
+Backend = Annotated[
+    str, Option("--backend", metavar="NAME", help="local, or dask for a cluster that is there (castsim[cluster]).")
+]
+Scheduler = Annotated[
+    str | None,
+    Option("--scheduler", metavar="tcp://HOST:PORT", help="Of the Dask cluster.", show_default=False),
+]

@@ -128,7 +128,7 @@ def rank_cap_loss(
     """
     mode = "walked" if run.facts.layout == "dense" else "per_round"
     plan = Plan((Choice(TopN, {"rank_cap": rank_cap}), Choice(Full)), CAP_BUDGETS, mode)
-    tally = score(run, plan, prompts, 1, done)
+    tally = score(run, plan, prompts, done=done)
     columns = plan.columns(run.facts.depth_max)
     found = []
     for name, part in parts(tally, domain_of):

@@ -45,7 +45,7 @@ def report_page(run: Run, probe: Probe, name: str, seed: int, done: Callable[[fl
     facts = _facts(run)
     plan = Plan((Choice(TopN),), WIDTHS, "walked" if run.facts.layout == "dense" else "per_round")
     names = domains_of(run, [])
-    tally = score(run, plan, None, 1, lambda share: done(share / 3))
+    tally = score(run, plan, None, done=lambda share: done(share / 3))
     rows = results(run, plan, tally, names, seed)
     pictures = _pictures(run, probe)
     done(2 / 3)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from castsim.errors import OptionError, RunLogError
 from castsim.options import Choice
 from castsim.runlog import Run, Shard
+from castsim.workers import HERE, Workers
 from replay import Rounds, accepted, committed, policy_entry_budgets, walk
 from replay.calibrate import rank_counts, rank_table
 from replay.policies import Measured, Policy
@@ -67,8 +68,14 @@ class Tally:
     histogram: NDArray[np.int64]
 
 
-def score(run: Run, plan: Plan, prompts: Sequence[int] | None, jobs: int, done: Callable[[float], None]) -> Tally:
-    """Tally a run shard by shard; memory is bounded by `jobs` shards.
+def score(
+    run: Run,
+    plan: Plan,
+    prompts: Sequence[int] | None,
+    workers: Workers = HERE,
+    done: Callable[[float], None] = lambda _: None,
+) -> Tally:
+    """Tally a run shard by shard; memory is bounded by a shard for each worker.
 
     Raises:
         OptionError: a walked replay of a sparse log.
@@ -81,22 +88,12 @@ def score(run: Run, plan: Plan, prompts: Sequence[int] | None, jobs: int, done: 
     shards = run.shards
     tables = rank_tables(shards, prompts) if any(issubclass(c.kind, Measured) for c in plan.choices) else None
     tallies = []
-    for tally in _each(shards, lambda shard: _tally(shard, plan, prompts, tables), jobs):
+    for tally in workers.each(lambda shard: _tally(shard, plan, prompts, tables), shards):
         tallies.append(tally)
         done(len(tallies) / len(shards))
     if not sum(len(t.prompt) for t in tallies):
         raise RunLogError(run.folder, "has no rounds to score", "choose other prompts, or record some")
     return Tally(**{f.name: np.concatenate([getattr(t, f.name) for t in tallies]) for f in fields(Tally)})
-
-
-def _each(shards: list[Shard], work: Callable[[Shard], Tally], jobs: int) -> Iterable[Tally]:
-    if jobs == 1 or len(shards) == 1:
-        return map(work, shards)
-    import joblib
-
-    tasks = (joblib.delayed(work)(shard) for shard in shards)
-    parallel: Iterator[Tally] = joblib.Parallel(n_jobs=jobs, return_as="generator", pre_dispatch="n_jobs")(tasks)
-    return parallel
 
 
 def rank_tables(shards: list[Shard], prompts: Sequence[int] | None) -> NDArray[np.float64]:

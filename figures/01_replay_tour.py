@@ -43,7 +43,7 @@ names = domains_of(run, [])
 
 def scored(mode, policies=("topN",), budgets=WIDTHS):
     plan = Plan(tuple(choose(policies, [])), budgets, mode)
-    rows = results(run, plan, score(run, plan, None, 1, lambda _: None), names, seed=0)
+    rows = results(run, plan, score(run, plan, None), names, seed=0)
     return [row for row in rows if row["domain"] == "all"]
 
 

@@ -85,7 +85,7 @@ print(
 names = domains_of(run, [])
 choices = (Choice(TopN), *(Choice(Floor, {"least": least}) for least in (0.003, 0.01, 0.03)))
 plan = Plan(choices, (9, 15, 25, 31, 48, 63, 127), "walked")
-rows = [r for r in results(run, plan, score(run, plan, None, 1, lambda _: None), names, seed=0) if r["domain"] == "all"]
+rows = [r for r in results(run, plan, score(run, plan, None), names, seed=0) if r["domain"] == "all"]
 for row in rows:
     label = row["policy"] + (f" {row['options']['least']}" if row["options"].get("least") else "")
     print(f"{label:12s} N = {row['budget']:3d}  R {row['committed_pooled']:.3f}  mean nodes {row['nodes']:5.1f}")

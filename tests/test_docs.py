@@ -40,7 +40,7 @@ def test_the_three_scores_of_the_readme(sample):
     run, means = open_run(sample), []
     for mode in ("walked", "chain_rounds", "per_round"):
         plan = Plan((Choice(TopN),), (63,), mode)
-        rows = results(run, plan, score(run, plan, None, 1, lambda _: None), domains_of(run, []), seed=0)
+        rows = results(run, plan, score(run, plan, None), domains_of(run, []), seed=0)
         means.append(f"{rows[-1]['committed_pooled']:.2f}")
     text = " ".join((ROOT / "README.md").read_text().split())
     walked, chain, every = means
@@ -59,7 +59,7 @@ def test_the_table_of_the_readme_is_what_the_main_job_prints(sample):
 
     run = open_run(sample)
     plan = Plan((Choice(TopN),), (15, 31, 47, 63, 95, 127), "walked")
-    rows = results(run, plan, score(run, plan, None, 1, lambda _: None), domains_of(run, []), seed=0)
+    rows = results(run, plan, score(run, plan, None), domains_of(run, []), seed=0)
     table = replay_tables(rows)[-1]
     printed = [list(cells) for cells in zip(*(column.cells for column in table.columns), strict=True)]
     block = re.search(r"```text\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.S)[1].splitlines()

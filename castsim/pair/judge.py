@@ -24,7 +24,7 @@ BUDGETS = (15, 31, 63, 127)
 
 def pooled(run: Run, prompts: Sequence[int]) -> list[float]:
     """Walked pooled R over some prompts: of the chain, then of the best-first tree at each of `BUDGETS`."""
-    tally = score(run, Plan((Choice(TopN),), BUDGETS, "walked"), list(prompts), 1, lambda _: None)
+    tally = score(run, Plan((Choice(TopN),), BUDGETS, "walked"), list(prompts))
     return (tally.committed.sum(axis=0) / tally.rounds.sum(axis=0)).tolist()
 
 

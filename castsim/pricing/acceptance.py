@@ -120,7 +120,7 @@ def scored(
     """
     mode: Mode = "walked" if run.facts.layout == "dense" else "per_round"
     plan = Plan(tuple(choices), tuple(budgets), mode)
-    tally = score(run, plan, prompts, 1, done)
+    tally = score(run, plan, prompts, done=done)
     played = (tally.rounds > 0).all(axis=1)
     sums = (table[played].astype(np.float64) for table in (tally.committed, tally.rounds, tally.nodes))
     how = "walked" if mode == "walked" else "per round, on logged rounds, which flatters trees"

@@ -16,6 +16,7 @@ from castsim.serving.controllers import Controller
 from castsim.serving.loop import Server, serve
 from castsim.serving.measures import measures
 from castsim.serving.requests import Outputs, drawn
+from castsim.workers import Workers
 
 STATIC = ("chain", "uniform", "wide")  # controllers that do the same in every round
 STREAM = 2  # of arrivals, beside that of outputs
@@ -76,7 +77,7 @@ def sweep(
     controllers: Sequence[Controller],
     cost: BatchCost,
     asked: Asked,
-    jobs: int = 1,
+    workers: Workers,
     done: Callable[[float], None] = lambda _: None,
 ) -> list[dict[str, Any]]:
     """A row of `measures` for each load and controller, and what it gains on the chain and on the best static one.
@@ -84,8 +85,6 @@ def sweep(
     Raises:
         OptionError: more requests in flight than the run has outputs, or a cost that does not reach them.
     """
-    import joblib
-
     most = max(load.batch for load in loads)
     if most > len(outputs.start):
         raise OptionError(
@@ -93,9 +92,8 @@ def sweep(
             "itself; give fewer, or a longer run"
         )
     pairs = [(load, controller) for load in loads for controller in controllers]
-    tasks = (joblib.delayed(_row)(outputs, load, controller, cost, asked) for load, controller in pairs)
     rows = []
-    for row in joblib.Parallel(n_jobs=jobs, return_as="generator")(tasks):
+    for row in workers.each(lambda pair: _row(outputs, *pair, cost, asked), pairs):
         rows.append(row)
         done(len(rows) / len(pairs))
     return [row for load in loads for row in _compared([row for row in rows if row["load"] == load.label])]

@@ -15,6 +15,7 @@ from castsim.simulation.model import Model
 from castsim.simulation.profile import Profile
 from castsim.simulation.statistics import LARGEST, RANK_CAP, recorded_sample, statistics
 from castsim.simulation.targets import MASSES_AT, Published, Target, published_profiles
+from castsim.workers import Workers
 from replay import Rounds
 from replay.rounds import Marginals
 
@@ -49,20 +50,11 @@ def fitted_published(
             raise OptionError(f"--published {name}: borrows from {lender}; fit that as well")
     count = 0
     for stage in ([n for n in names if not wanted[n].borrow], [n for n in names if wanted[n].borrow]):
-        for profile in _each([(wanted[n], known.get(wanted[n].borrow)) for n in stage], effort, jobs):
+        fits = [(wanted[n], known.get(wanted[n].borrow)) for n in stage]
+        for profile in Workers(jobs).each(lambda fit: of_published(*fit, effort), fits):
             known, count = {**known, profile.name: profile}, count + 1
             done(count / len(names))
             yield profile
-
-
-def _each(work: list[tuple[Published, Profile | None]], effort: Effort, jobs: int) -> Iterator[Profile]:
-    if jobs == 1 or len(work) == 1:
-        return (of_published(published, lender, effort) for published, lender in work)
-    import joblib
-
-    tasks = (joblib.delayed(of_published)(published, lender, effort) for published, lender in work)
-    parallel: Iterator[Profile] = joblib.Parallel(n_jobs=jobs, return_as="generator")(tasks)
-    return parallel
 
 
 def of_published(published: Published, lender: Profile | None, effort: Effort) -> Profile:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +16,7 @@ from castsim.manifest import Facts
 from castsim.runwriter import ROWS_IN_SHARD, rounds_frame, whole_run
 from castsim.schema import SEQUENCES
 from castsim.simulation.model import RANKS, Model, Splits, draw, split_tables
+from castsim.workers import Workers
 from replay import Marginals, Rounds, accepted, committed, policy_entry_budgets, walk
 from replay.policies import Policy
 
@@ -84,19 +85,11 @@ def simulate_run(
     """
     starts = range(0, shape.prompts, shape.prompts_in_shard)
     with whole_run(folder, _facts(shape, source)) as writer:
-        for number, part in enumerate(_parts(model, shape, starts, jobs), start=1):
+        for number, part in enumerate(
+            Workers(jobs).each(lambda first: simulated_part(model, shape, first), starts), start=1
+        ):
             writer.add(part.sequences, part.rounds)
             done(number / len(starts))
-
-
-def _parts(model: Model, shape: Shape, starts: range, jobs: int) -> Iterator[Part]:
-    if jobs == 1 or len(starts) == 1:
-        return (simulated_part(model, shape, first) for first in starts)
-    import joblib
-
-    tasks = (joblib.delayed(simulated_part)(model, shape, first) for first in starts)
-    parallel: Iterator[Part] = joblib.Parallel(n_jobs=jobs, return_as="generator", pre_dispatch="n_jobs")(tasks)
-    return parallel
 
 
 def simulated_part(model: Model, shape: Shape, first: int) -> Part:

@@ -10,6 +10,7 @@ from castsim.score import domains_of
 from castsim.tables.allocate import allocate_tables
 from castsim.verbs import document_head
 from castsim.verbs.counts import counts
+from castsim.workers import workers_of
 
 
 def allocate(
@@ -19,6 +20,9 @@ def allocate(
     batches: arguments.BatchDraws = 400,
     requests: arguments.RequestPool = 900,
     domain: arguments.Domains = None,
+    jobs: arguments.Jobs = 1,
+    backend: arguments.Backend = "local",
+    scheduler: arguments.Scheduler = None,
     seed: arguments.AllocationSeed = 0,
     json_to: arguments.Json = None,
 ) -> None:
@@ -28,10 +32,11 @@ def allocate(
     castsim allocate RUN --batch 32 --per-request 4
     """
     show.check_target(json_to, "--json")
+    workers = workers_of(jobs, backend, scheduler)
     opened = open_run(run or sample_run())
     asked = Experiment(batch, counts("--per-request", per_request) or (4,), batches, requests, seed)
     with show.progress("allocate") as done:
-        rows = allocation(opened, domains_of(opened, domain or []), asked, done)
+        rows = allocation(opened, domains_of(opened, domain or []), asked, workers, done)
     whose = "that a tree of the smallest budget plays, walked" if opened.facts.layout == "dense" else "of the log"
     notes = [
         *opened.facts.notes,

@@ -12,6 +12,7 @@ from castsim.sample import sample_run
 from castsim.score import Mode, Plan, domains_of, score
 from castsim.tables.replay import replay_tables
 from castsim.verbs import chosen_prompts, document_head
+from castsim.workers import workers_of
 
 MODES: dict[str, Mode] = {"walked": "walked", "per-round": "per_round", "chain-rounds": "chain_rounds"}
 
@@ -27,6 +28,8 @@ def replay(
     overhead: arguments.OverheadMs = "0",
     domain: arguments.Domains = None,
     jobs: arguments.Jobs = 1,
+    backend: arguments.Backend = "local",
+    scheduler: arguments.Scheduler = None,
     seed: arguments.Seed = 0,
     json_to: arguments.Json = None,
     csv_to: arguments.Csv = None,
@@ -40,6 +43,7 @@ def replay(
     """
     show.check_target(json_to, "--json")
     show.check_target(csv_to, "--csv")
+    workers = workers_of(jobs, backend, scheduler)
     opened = open_run(run or sample_run())
     walked = "walked" if opened.facts.layout == "dense" else "per-round"
     if (chosen := walked if mode is None else mode) not in MODES:
@@ -53,7 +57,7 @@ def replay(
     plan = Plan(tuple(choices), widths, MODES[chosen])
     names = domains_of(opened, domain or [])
     with show.progress("replay") as done:
-        tally = score(opened, plan, chosen_prompts(names, domain), jobs, done)
+        tally = score(opened, plan, chosen_prompts(names, domain), workers, done)
     rows = results(opened, plan, tally, names, seed)
     notes = caveats(opened, plan)
     show.emit(

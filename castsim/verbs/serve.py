@@ -19,6 +19,7 @@ from castsim.serving.sweep import Asked, Load, sweep
 from castsim.tables.serve import serve_tables
 from castsim.verbs import chosen_prompts, document_head
 from castsim.verbs.counts import counts
+from castsim.workers import workers_of
 
 
 def serve_verb(
@@ -33,6 +34,8 @@ def serve_verb(
     within_ms: arguments.WithinMs = 20.0,
     domain: arguments.Domains = None,
     jobs: arguments.Jobs = 1,
+    backend: arguments.Backend = "local",
+    scheduler: arguments.Scheduler = None,
     seed: arguments.ServeSeed = 0,
     plot: arguments.Plot = None,
     json_to: arguments.Json = None,
@@ -48,11 +51,12 @@ def serve_verb(
     check_plot(plot)
     loads = _loads(counts("--concurrency", concurrency) or (1,), rate, arrivals)
     chosen, cost = _controllers(policy), batch_cost(probe)
+    workers = workers_of(jobs, backend, scheduler)
     opened = open_run(run or sample_run())
     outputs = outputs_of(opened, chosen_prompts(domains_of(opened, domain or []), domain))
     asked = Asked(requests, kv_tokens, within_ms, seed)
     with show.progress("serve") as done:
-        rows = sweep(outputs, loads, chosen, cost, asked, jobs, done)
+        rows = sweep(outputs, loads, chosen, cost, asked, workers, done)
     closed = loads[0].kind == "closed"
     notes = [
         *opened.facts.notes,

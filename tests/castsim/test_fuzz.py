@@ -26,7 +26,7 @@ def outcome(folder):
     try:
         run = open_run(folder)
         names = domains_of(run, [])
-        return results(run, PLAN, score(run, PLAN, None, 1, lambda _: None), names, seed=0)
+        return results(run, PLAN, score(run, PLAN, None), names, seed=0)
     except CastsimError as error:
         assert "\n" not in str(error)
         assert ";" in str(error)  # what is wrong; what to do

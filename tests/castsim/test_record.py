@@ -66,7 +66,7 @@ def test_a_walked_chain_is_the_chain_that_a_decoder_lives_through(recorder, tmp_
     """The log proves itself: output, number of rounds, and every round's length."""
     assert record(recorder, asked(), tmp_path / "run").whole
     run = open_run(tmp_path / "run")
-    tally = score(run, Plan((Choice(Chain),), (recorder.drafter.depth_max,), "walked"), None, 1, lambda _: None)
+    tally = score(run, Plan((Choice(Chain),), (recorder.drafter.depth_max,), "walked"), None)
     for row in run.sequences().iter_rows(named=True):
         output, committed = slow_decode.chain_rounds(recorder.drafter, row["prompt_tokens"], 24, recorder.eos_ids)
         assert row["output_tokens"] == output
@@ -122,8 +122,6 @@ def test_a_sparse_log_holds_the_rounds_of_its_policy_only(dflash, tmp_path):
             open_run(tmp_path / "dense"),
             Plan((Choice(type(policy)),), (policy.budget,), "walked"),
             None,
-            1,
-            lambda _: None,
         )
         assert run.facts.layout == "sparse" and name in run.facts.logged_by
         assert run.manifest.rounds == walked.rounds[:, -1].sum()

@@ -25,7 +25,7 @@ def small(tmp_path):
 
 
 def tally(run, *choices, budgets=(6,), mode="walked"):
-    return score(run, Plan(choices, budgets, mode), None, 1, lambda _: None)
+    return score(run, Plan(choices, budgets, mode), None)
 
 
 def accepted_by(policy, rounds):
@@ -78,7 +78,7 @@ def test_a_policy_that_is_not_nested_is_built_for_each_budget(small):
 
 def test_intervals_belong_to_the_means_beside_them(small):
     plan = Plan((Choice(TopN),), (6,), "walked")
-    rows = results(small, plan, score(small, plan, None, 1, lambda _: None), domains_of(small, []), seed=0)
+    rows = results(small, plan, score(small, plan, None), domains_of(small, []), seed=0)
     for row in rows:
         assert row["ci95"][0] <= row["committed_per_prompt"] <= row["ci95"][1]
         assert row["committed_pooled_ci95"][0] <= row["committed_pooled"] <= row["committed_pooled_ci95"][1]

@@ -187,7 +187,7 @@ def test_record_without_models_named_records_the_pair(tmp_path, monkeypatch, cap
     assert not stop.value.code and "Replay it" in capsys.readouterr().out
     run = open_run(tmp_path / "run")
     assert (run.facts.target, run.facts.drafter) == ("pair", "pair-dflash")
-    tally = score(run, Plan((Choice(Chain),), (15,), "walked"), None, 1, lambda _: None)
+    tally = score(run, Plan((Choice(Chain),), (15,), "walked"), None)
     drafter, _ = load_pair("pair", None, "float32", "cpu", raw=False, thinking=False)
     for row in run.sequences().iter_rows(named=True):
         output, committed = slow_decode.chain_rounds(drafter, row["prompt_tokens"], 24, set(run.facts.eos_ids))

@@ -17,7 +17,7 @@ class Confident:
     """
 
     name: ClassVar[str] = "confident"
-    per_request: int = 4
+    per_request: int = 8
 
     def __call__(self, view: View) -> Plan:
         """See `Controller`."""

@@ -1,0 +1,82 @@
+"""Where the parts of a sweep run: in this process, in several, or on a Dask cluster that is already there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from castsim.errors import OptionError, first_line
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+BACKENDS = ("local", "dask")
+AHEAD = 4  # parts given to a cluster at once, for each of its threads; then progress is told
+CONNECT_S = 10
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Who works.
+
+    Attributes:
+        jobs: processes of this machine.
+        scheduler: address of a Dask scheduler, in whose place nothing runs here; its workers see the run's folder
+            under the same path. Dask sends code and arrays as pickles, so it is a cluster that its user trusts.
+    """
+
+    jobs: int = 1
+    scheduler: str | None = None
+
+    def each(self, work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+        """`work` of each item, in order; at most a few results wait in memory.
+
+        Raises:
+            OptionError: no such scheduler.
+        """
+        if self.scheduler is not None:
+            return self._on_cluster(work, items)
+        if self.jobs == 1 or len(items) == 1:
+            return map(work, items)
+        import joblib
+
+        tasks = (joblib.delayed(work)(item) for item in items)
+        results: Iterator[Result] = joblib.Parallel(self.jobs, return_as="generator", pre_dispatch="n_jobs")(tasks)
+        return results
+
+    def _on_cluster(self, work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+        import joblib
+
+        with _client(str(self.scheduler)), joblib.parallel_config(backend="dask"):
+            at_once = AHEAD * joblib.effective_n_jobs(-1)
+            for first in range(0, len(items), at_once):
+                yield from joblib.Parallel(-1)(joblib.delayed(work)(item) for item in items[first : first + at_once])
+
+
+HERE = Workers()
+
+
+def workers_of(jobs: int, backend: str, scheduler: str | None) -> Workers:
+    """Workers from options.
+
+    Raises:
+        OptionError: no such backend, or a scheduler without Dask and the other way round.
+    """
+    if backend not in BACKENDS:
+        raise OptionError(f"--backend {backend}: there are {', '.join(BACKENDS)}")
+    if (backend == "dask") != (scheduler is not None):
+        raise OptionError(
+            "--backend dask and --scheduler belong together, for example --backend dask --scheduler tcp://host:8786"
+        )
+    return Workers(jobs, scheduler)
+
+
+def _client(scheduler: str) -> Any:
+    try:
+        from distributed import Client
+    except ModuleNotFoundError as error:
+        raise OptionError("--backend dask needs distributed: pip install 'castsim[cluster]'") from error
+    try:
+        return Client(scheduler, timeout=CONNECT_S)
+    except (OSError, ValueError) as error:  # a timeout is an OSError
+        raise OptionError(f"--scheduler {scheduler}: no Dask scheduler answers there ({first_line(error)})") from error
