@@ -134,6 +134,7 @@ def _row(
             name: {
                 "accepted_per_request": float(values.mean() / asked.batch),
                 "gain_over_uniform": float(values.mean() / base.mean() - 1),
+                "committed_gain_over_uniform": float((values.mean() + asked.batch) / (base.mean() + asked.batch) - 1),
                 "gain_over_uniform_ci95": _ends(values[drawn].mean(axis=1) / base[drawn].mean(axis=1) - 1),
             }
             for name, values in found.items()

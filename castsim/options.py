@@ -76,7 +76,7 @@ def choose(names: Sequence[str], settings: Sequence[str]) -> list[Choice]:
     for name in wanted:
         if name not in known:
             raise OptionError(f"--policy {name}: no such policy{_nearest(name, known)}; there are {', '.join(known)}")
-    pairs = [_pair(setting) for setting in settings]
+    pairs = [pair(setting) for setting in settings]
     fields = {f.name for name in wanted for f in option_fields(known[name])}
     for key, _ in pairs:
         if key not in fields:
@@ -109,7 +109,7 @@ def one_policy(option: str, name: str, settings: Sequence[str], budget: int) -> 
 
 def _choice(kind: type[Policy], pairs: list[tuple[str, str]]) -> Choice:
     types = typing.get_type_hints(kind)
-    options = {key: _value(key, text, types[key]) for key, text in pairs if key in types}
+    options = {key: value(key, text, types[key]) for key, text in pairs if key in types}
     choice = Choice(kind, options)
     try:
         choice.at(1)
@@ -118,14 +118,24 @@ def _choice(kind: type[Policy], pairs: list[tuple[str, str]]) -> Choice:
     return choice
 
 
-def _pair(setting: str) -> tuple[str, str]:
+def pair(setting: str) -> tuple[str, str]:
+    """Key and value of a setting.
+
+    Raises:
+        OptionError: no equals sign.
+    """
     key, equals, text = setting.partition("=")
     if not equals:
         raise OptionError(f"--set {setting}: is not of the form key=value, for example rank_cap=4")
     return key.strip(), text.strip()
 
 
-def _value(key: str, text: str, annotation: Any) -> Any:
+def value(key: str, text: str, annotation: Any) -> Any:
+    """What a setting says, in the type of its field.
+
+    Raises:
+        OptionError: another type.
+    """
     many = typing.get_origin(annotation) is tuple
     try:
         return TypeAdapter(annotation).validate_python(text.split(",") if many else text)

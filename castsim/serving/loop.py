@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from castsim.errors import OptionError
 from castsim.serving.batchcost import BatchCost
-from castsim.serving.controllers import Array, Controller, View
+from castsim.serving.controllers import Array, Controller, Plan, View
 from castsim.serving.requests import Numbers, Outputs
 from replay.allocate import accepted_at
 
@@ -82,6 +82,7 @@ def serve(
     first, finish = np.zeros(count), np.zeros(count)
     tokens, rounds = np.ones(count, np.int64), np.zeros(count, np.int64)
     who, row = np.empty(0, np.int64), np.empty(0, np.int64)
+    plan: Plan | None = None
     clock, busy, coming, passes, nodes, packed = 0.0, 0.0, 0, 0, 0, 0
     while coming < count or len(who):
         if not len(who):
@@ -93,7 +94,7 @@ def serve(
         first[new] = clock
         who, row = np.concatenate([who, new]), np.concatenate([row, outputs.start[which[new]]])
         here = outputs.pool.take(row)
-        plan = controller(View(here.mass, here.spine, here.probability, cost))
+        plan = controller(View(here.mass, here.spine, here.probability, cost, passes, plan))
         clock += cost.draft_ms(len(who)) + cost.target_ms(len(who), plan.packed)
         entry = here.chain_entry if plan.chain else here.entry
         emitted = np.minimum(accepted_at(entry, plan.widths) + 1, outputs.remaining[row])

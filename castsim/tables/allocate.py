@@ -16,7 +16,13 @@ def allocate_tables(rows: Sequence[dict[str, Any]]) -> list[Table]:
     heads = [head for name in ALLOCATORS for head in ([name] if name == "uniform" else [name, "gain"])]
     grid = table("Accepted draft tokens a request", "domain", "M / B", *heads)
     gains = table(
-        "Gain of the shared tree over the even split", "domain", "M / B", "gain", "95 % interval", "hindsight"
+        "Gain of the shared tree over the even split",
+        "domain",
+        "M / B",
+        "gain",
+        "95 % interval",
+        "committed",
+        "hindsight",
     )
     for row in rows:
         cells = []
@@ -30,5 +36,6 @@ def allocate_tables(rows: Sequence[dict[str, Any]]) -> list[Table]:
         ends = interval(shared["gain_over_uniform_ci95"], "{:+.1%}")
         shown = (f"{found['gain_over_uniform']:+.1%}" for found in (shared, bound))
         first, last = shown
-        gains.add_row(row["domain"], str(row["per_request"]), first, ends, last)
+        committed = f"{shared['committed_gain_over_uniform']:+.1%}"
+        gains.add_row(row["domain"], str(row["per_request"]), first, ends, committed, last)
     return [grid, gains]

@@ -47,7 +47,7 @@ def allocate(
         "by one confidence (as D-cut and vLLM's adaptive verification prune).",
         "hindsight: the best split of the trees' budget for the answers that came; it sees the future, and bounds "
         "trees, not chains.",
-        "Accepted draft tokens, without the target's own. Intervals: 1,000 draws of batches.",
+        "Accepted draft tokens, without the target's own; committed: with it. Intervals: 1,000 draws of batches.",
     ]
     document = {**document_head("allocate", opened), "caveats": notes, "results": rows}
     show.emit(document, allocate_tables(rows), notes, json_to)

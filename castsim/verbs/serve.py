@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
 
 from castsim import arguments, show
 from castsim.errors import OptionError
@@ -13,7 +12,7 @@ from castsim.sample import sample_run
 from castsim.score import domains_of
 from castsim.serving.arrivals import KINDS
 from castsim.serving.batchcost import BatchCost, Surface, batch_cost
-from castsim.serving.controllers import Controller, load_controllers
+from castsim.serving.choose import choose_controllers
 from castsim.serving.requests import outputs_of
 from castsim.serving.sweep import Asked, Load, sweep
 from castsim.tables.serve import serve_tables
@@ -26,6 +25,7 @@ def serve_verb(
     run: arguments.RunFolder = None,
     probe: arguments.BatchProbe = "published",
     policy: arguments.Controllers = None,
+    setting: arguments.Settings = None,
     concurrency: arguments.Concurrency = "1,2,4,8,16,32",
     rate: arguments.Rates = None,
     arrivals: arguments.Arrivals = "poisson",
@@ -44,13 +44,13 @@ def serve_verb(
 
     \b
     castsim serve RUN --concurrency 1,8,32
-    castsim serve RUN --rate 2,8,32 --concurrency 32 --policy chain --policy batched --plot serve.png
+    castsim serve RUN --rate 2,8,32 --concurrency 32 --policy chain --policy batched --set every=8 --plot serve.png
     """
     show.check_target(json_to, "--json")
     show.check_target(plot, "--plot")
     check_plot(plot)
     loads = _loads(counts("--concurrency", concurrency) or (1,), rate, arrivals)
-    chosen, cost = _controllers(policy), batch_cost(probe)
+    chosen, cost = choose_controllers(policy or [], setting or []), batch_cost(probe)
     workers = workers_of(jobs, backend, scheduler)
     opened = open_run(run or sample_run())
     outputs = outputs_of(opened, chosen_prompts(domains_of(opened, domain or []), domain))
@@ -101,14 +101,6 @@ def _loads(batches: tuple[int, ...], rate: str | None, kind: str) -> list[Load]:
     if any(not 0 < value < float("inf") for value in rates):
         raise OptionError(f"--rate {rate}: give positive numbers of requests a second")
     return [Load(kind, batches[-1], value) for value in rates]
-
-
-def _controllers(names: list[str] | None) -> list[Controller]:
-    known: dict[str, Any] = load_controllers()
-    for name in names or []:
-        if name not in known:
-            raise OptionError(f"--policy {name}: there are {', '.join(known)}")
-    return [known[name]() for name in names or known]
 
 
 def _cost_notes(cost: BatchCost) -> list[str]:

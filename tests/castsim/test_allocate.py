@@ -65,6 +65,7 @@ def test_appendix_f_sharing_pays_where_the_budget_is_scarce(castsim, tmp_path):
     scarce, ample = (row["allocators"]["shared"]["gain_over_uniform"] for row in rows)
     assert 0.12 < scarce < 0.35
     assert 0 < ample < 0.04
+    assert rows[0]["allocators"]["shared"]["committed_gain_over_uniform"] == pytest.approx(0.168, abs=0.04)
 
 
 @pytest.mark.parametrize(

@@ -52,3 +52,13 @@ def test_batched_is_the_best_of_all_totals_where_its_grid_holds_them(requests, s
     best = ((requests + gained) / time).max()
     total = int(Batched(steps=2000, most=8)(seen).widths.sum())
     assert (requests + gained[total]) / time[total] == pytest.approx(best)
+
+
+def test_between_two_looks_at_the_cost_requests_keep_their_mean():
+    seen = view(4, 30, 1)
+    first = Batched(every=3)(seen)
+    dear = View(seen.mass, seen.spine, seen.probability, Surface(10, 1.0, 1, 0.1), passes=1, last=first)
+    assert Batched(every=3)(dear).widths.sum() == first.widths.sum()
+    fewer = View(seen.mass[:2], seen.spine[:2], seen.probability[:2], COST, passes=2, last=first)
+    assert Batched(every=3)(fewer).widths.sum() == round(first.widths.mean() * 2)
+    assert Batched(every=1)(dear).widths.sum() < first.widths.sum()

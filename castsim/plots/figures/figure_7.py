@@ -6,11 +6,18 @@ from typing import Any
 
 import polars as pl
 
+from castsim.errors import OptionError
 from castsim.plots.figures import empty, lines, long_frame
-from castsim.plots.sources import PUBLISHED, Sources
+from castsim.plots.sources import PUBLISHED, MissingSourceError, Sources
+from castsim.serving.batchcost import batch_cost
+from castsim.serving.controllers import load_controllers
+from castsim.serving.requests import outputs_of
+from castsim.serving.sweep import Asked, Load, sweep
+from castsim.workers import HERE
 
 TITLE = "Figure 7. Serving goodput"
 PANELS = ("gain", "goodput")
+BATCHES = (1, 2, 4, 8, 16, 32)
 OVER_STATIC = {16: 7.0, 32: 13.7}  # appendix F: medians of four runs
 OVER_UNIFORM = {16: (8.6, 8.1, 14.6), 32: (13.9, 13.2, 19.8)}  # median and range of four runs
 
@@ -25,16 +32,47 @@ def table(sources: Sources) -> pl.DataFrame:
         {**base, "series": "over a uniform width", "x": b, "y": y, "low": low, "high": high}
         for b, (y, low, high) in OVER_UNIFORM.items()
     ]
-    return long_frame(rows)
+    return long_frame(rows + _own(sources))
+
+
+def _own(sources: Sources) -> list[dict[str, Any]]:
+    """A load simulated on the given run, with the costs fitted to appendix F; the paper's curves are not printed."""
+    try:
+        run = sources.need_run()
+        outputs = outputs_of(run)
+    except (MissingSourceError, OptionError):
+        return []  # no run, or none that other policies can walk along
+    loads = [Load("closed", batch) for batch in BATCHES if batch <= len(outputs.start)]
+    rows = sweep(outputs, loads, [kind() for kind in load_controllers().values()], batch_cost(PUBLISHED), Asked(), HERE)
+    return [
+        {
+            "panel": "goodput",
+            "source": sources.own,
+            "series": row["controller"],
+            "x": row["batch"],
+            "y": row["goodput_tok_per_s"],
+        }
+        for row in rows
+    ]
 
 
 def draw(found: pl.DataFrame, axes: Any) -> None:
-    """The printed gains; the curves are not printed."""
-    lines(axes[0], found)
+    """The printed gains, and the curves of an own run: the paper's are not printed."""
+    lines(axes[0], found.filter(pl.col("panel") == "gain"))
     axes[0].set(
         title="a. Shared best-first, ragged (published)", xlabel="requests B", ylabel="goodput gain, %", xticks=[16, 32]
     )
     axes[0].legend()
-    empty(
-        axes[1], "Not drawn: the paper prints no goodput curve as numbers, and castsim has no serving simulation yet."
+    own = found.filter(pl.col("panel") == "goodput")
+    if own.is_empty():
+        empty(axes[1], "Not drawn: the paper prints no goodput curve as numbers, and no dense run was given.")
+        return
+    lines(axes[1], own)
+    axes[1].set_xscale("log", base=2)
+    axes[1].set(
+        title=f"b. {own['source'][0]}, costs fitted to appendix F",
+        xlabel="requests in flight",
+        ylabel="committed tokens a second",
+        ylim=(0, None),
     )
+    axes[1].legend()

@@ -27,12 +27,15 @@ class View:
         mass: (B, N) sorted masses of the best-first tree.
         spine, probability: (B, L) prefix masses of the chain, and its tokens' own.
         cost: of a round.
+        passes: rounds before this one; last: what the one before verified, perhaps of other requests.
     """
 
     mass: Array
     spine: Array
     probability: Array
     cost: BatchCost
+    passes: int = 0
+    last: Plan | None = None
 
 
 @dataclass(frozen=True, eq=False)
