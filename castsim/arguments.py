@@ -270,3 +270,12 @@ Scheduler = Annotated[
     str | None,
     Option("--scheduler", metavar="tcp://HOST:PORT", help="Of the Dask cluster.", show_default=False),
 ]
+Assume = Annotated[
+    str | None,
+    Option(
+        "--assume",
+        metavar="HOW",
+        help="For a probe of one request: total prices a batch by all its tokens.",
+        show_default=False,
+    ),
+]

@@ -79,7 +79,36 @@ class Measured:
         return self.target_ms(1, min(tokens, widest)) * max(1.0, tokens / widest)
 
 
-BatchCost = Surface | Measured
+@dataclass(frozen=True, eq=False)
+class Total:
+    """A probe of one request, taken for a batch: the target's time depends on the tokens of all requests only, beyond
+    the widest pass by the slope from end to end, and the drafter's not at all.
+
+    Attributes:
+        packed, ms: (n,) smoothed.
+        draft: the drafter's time.
+    """
+
+    packed: NDArray[np.int64]
+    ms: NDArray[np.float64]
+    draft: float
+
+    def target_ms(self, batch: int, packed: float) -> float:
+        """A pass of `packed` tokens over all requests."""
+        slope = (self.ms[-1] - self.ms[0]) / max(int(self.packed[-1] - self.packed[0]), 1)
+        beyond = max(0.0, packed - float(self.packed[-1]))
+        return float(np.interp(packed, self.packed, self.ms) + slope * beyond)
+
+    def draft_ms(self, batch: int) -> float:
+        """The drafter's pass."""
+        return self.draft
+
+    def prefill_ms(self, tokens: int) -> float:
+        """A prompt's own pass."""
+        return self.target_ms(1, tokens)
+
+
+BatchCost = Surface | Measured | Total
 
 
 def published_surface() -> Surface:
@@ -100,23 +129,27 @@ def published_surface() -> Surface:
     return Surface(one / (1 + share), share, low_ms - slope * low, slope, residuals)
 
 
-def batch_cost(probe: str) -> BatchCost:
+def batch_cost(probe: str, assume: str | None = None) -> BatchCost:
     """`published` for the fitted surface, or a probe with batch sizes.
 
     Raises:
-        OptionError: a probe of one batch size, which says nothing of a batch, or without drafter times.
+        OptionError: a probe of one batch size, which says nothing of a batch unless `assume` is "total", or without
+            drafter times.
     """
+    if assume not in (None, "total"):
+        raise OptionError(f"--assume {assume}: there is total, which prices a batch by all its tokens together")
     if probe == PUBLISHED:
         return published_surface()
     curve = open_probe(probe).curve()
+    smooth, draft = curve.smoothed(), curve.draft_ms[0]
+    if np.isnan(draft).any():
+        raise OptionError(f"--probe {probe}: holds no drafter times; probe with a --drafter")
+    if assume is not None and curve.batch[0] == 1:
+        return Total(curve.packed, smooth.ms[0, 0], float(draft[0]))
     if len(curve.batch) < 2 or curve.batch[0] != 1:
         raise OptionError(
             f"--probe {probe}: has no batch axis from 1 on; measure one with castsim probe --batch 1,8,32, or give "
-            f"--probe {PUBLISHED}"
+            f"--assume total or --probe {PUBLISHED}"
         )
-    smooth = curve.smoothed()
-    draft = curve.draft_ms[0]
-    if np.isnan(draft).any():
-        raise OptionError(f"--probe {probe}: holds no drafter times; probe with a --drafter")
     part = LatencyCurve(curve.packed, smooth.ms[[0]], curve.prefix[:1], curve.batch)
     return Measured(part, draft)

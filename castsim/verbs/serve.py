@@ -7,11 +7,11 @@ from dataclasses import asdict
 from castsim import arguments, show
 from castsim.errors import OptionError
 from castsim.plots import check_plot
-from castsim.runlog import open_run
+from castsim.runlog import Run, open_run
 from castsim.sample import sample_run
 from castsim.score import domains_of
 from castsim.serving.arrivals import KINDS
-from castsim.serving.batchcost import BatchCost, Surface, batch_cost
+from castsim.serving.batchcost import BatchCost, Surface, Total, batch_cost
 from castsim.serving.choose import choose_controllers
 from castsim.serving.requests import outputs_of
 from castsim.serving.sweep import Asked, Load, sweep
@@ -24,6 +24,7 @@ from castsim.workers import workers_of
 def serve_verb(
     run: arguments.RunFolder = None,
     probe: arguments.BatchProbe = "published",
+    assume: arguments.Assume = None,
     policy: arguments.Controllers = None,
     setting: arguments.Settings = None,
     concurrency: arguments.Concurrency = "1,2,4,8,16,32",
@@ -50,7 +51,7 @@ def serve_verb(
     show.check_target(plot, "--plot")
     check_plot(plot)
     loads = _loads(counts("--concurrency", concurrency) or (1,), rate, arrivals)
-    chosen, cost = choose_controllers(policy or [], setting or []), batch_cost(probe)
+    chosen, cost = choose_controllers(policy or [], setting or []), batch_cost(probe, assume)
     workers = workers_of(jobs, backend, scheduler)
     opened = open_run(run or sample_run())
     outputs = outputs_of(opened, chosen_prompts(domains_of(opened, domain or []), domain))
@@ -58,16 +59,7 @@ def serve_verb(
     with show.progress("serve") as done:
         rows = sweep(outputs, loads, chosen, cost, asked, workers, done)
     closed = loads[0].kind == "closed"
-    notes = [
-        *opened.facts.notes,
-        *(["The run is simulated."] if opened.facts.simulated else []),
-        f"{requests} requests a load, of {len(outputs.start)} outputs; the same requests and arrivals for every "
-        "controller. A request's tokens come from its own rounds, walked.",
-        *(["All requests wait from the start, so waits for a first token are in the JSON only."] if closed else []),
-        "Goodput: committed tokens from the first arrival to the last token; in time: requests of at most "
-        f"{within_ms:g} ms an output token. A prompt's prefill holds up the batch. *: the best of its load.",
-        *_cost_notes(cost),
-    ]
+    notes = _notes(opened, asked, len(outputs.start), closed) + _cost_notes(cost)
     about = {"source": probe, "residual_points": dict(cost.residuals) if isinstance(cost, Surface) else None}
     document = {
         **document_head("serve", opened),
@@ -103,7 +95,23 @@ def _loads(batches: tuple[int, ...], rate: str | None, kind: str) -> list[Load]:
     return [Load(kind, batches[-1], value) for value in rates]
 
 
+def _notes(opened: Run, asked: Asked, outputs: int, closed: bool) -> list[str]:
+    return [
+        *opened.facts.notes,
+        *(["The run is simulated."] if opened.facts.simulated else []),
+        f"{asked.requests} requests a load, of {outputs} outputs; the same requests and arrivals for every "
+        "controller. A request's tokens come from its own rounds, walked.",
+        *(["All requests wait from the start, so waits for a first token are in the JSON only."] if closed else []),
+        "Goodput: committed tokens from the first arrival to the last token; in time: requests of at most "
+        f"{asked.within_ms:g} ms an output token. A prompt's prefill holds up the batch. *: the best of its load.",
+    ]
+
+
 def _cost_notes(cost: BatchCost) -> list[str]:
+    if isinstance(cost, Total):
+        return [
+            "Cost, assumed: a batch costs what one request with all its tokens does, its drafter what it does alone."
+        ]
     if not isinstance(cost, Surface):
         return []
     off = ", ".join(f"{points:+.0f} at B = {batch}" for batch, points in cost.residuals)

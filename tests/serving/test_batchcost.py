@@ -70,3 +70,12 @@ def test_a_trace_is_read(tmp_path):
     file = tmp_path / "trace.csv"
     file.write_text("ms,what\n0,a\n2.5,b\n2.5,c\n")
     assert trace(file).tolist() == [0, 2.5, 2.5]
+
+
+def test_a_probe_of_one_request_serves_a_batch_only_where_that_is_assumed(tmp_path):
+    cost = batch_cost(probe_file(tmp_path, [1]), "total")
+    assert cost.target_ms(4, 4 * 16) == cost.target_ms(1, 64) == pytest.approx(10 + 6.4)
+    assert cost.target_ms(8, 640) == pytest.approx(10 + 64)
+    assert cost.draft_ms(8) == 3
+    with pytest.raises(OptionError, match="--assume best"):
+        batch_cost(probe_file(tmp_path, [1]), "best")
