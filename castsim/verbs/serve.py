@@ -99,7 +99,7 @@ def _notes(opened: Run, asked: Asked, outputs: int, closed: bool) -> list[str]:
     return [
         *opened.facts.notes,
         *(["The run is simulated."] if opened.facts.simulated else []),
-        f"{asked.requests} requests a load, of {outputs} outputs; the same requests and arrivals for every "
+        f"At most {asked.requests} requests a load, of {outputs} outputs; the same requests and arrivals for every "
         "controller. A request's tokens come from its own rounds, walked.",
         *(["All requests wait from the start, so waits for a first token are in the JSON only."] if closed else []),
         "Goodput: committed tokens from the first arrival to the last token; in time: requests of at most "

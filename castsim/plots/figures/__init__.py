@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any
 
 import polars as pl
+
+from castsim.plots.sources import MissingSourceError
 
 COLUMNS = {
     "panel": pl.String,
@@ -36,6 +38,18 @@ def long_frame(rows: Iterable[dict[str, Any]]) -> pl.DataFrame:
     return pl.DataFrame([{name: row.get(name) for name in COLUMNS} for row in rows], schema=COLUMNS)
 
 
+def beside(
+    published: Iterable[dict[str, Any]], own: Callable[[], Iterable[dict[str, Any]]], panel: str
+) -> pl.DataFrame:
+    """Published rows and own ones; where there are none, a row of `panel` whose source says why."""
+    rows = list(published)
+    try:
+        rows += own()
+    except MissingSourceError as error:
+        rows.append({"panel": panel, "source": str(error)})
+    return long_frame(rows)
+
+
 def lines(axis: Any, part: pl.DataFrame, marker: str = "o", **style: Any) -> None:
     """Every series of a frame as a line, named at its end, with its interval where there is one."""
     for (series,), rows in part.group_by("series", maintain_order=True):
@@ -43,6 +57,24 @@ def lines(axis: Any, part: pl.DataFrame, marker: str = "o", **style: Any) -> Non
         (line,) = axis.plot(x, y, marker=marker, label=str(series), **style)
         if rows["low"].is_not_null().any():
             axis.vlines(x, rows["low"], rows["high"], color=line.get_color(), linewidth=0.8)
+
+
+def bars(axis: Any, part: pl.DataFrame) -> None:
+    """Every series of a frame as bars side by side, with its interval where there is one."""
+    names = part["series"].unique(maintain_order=True).to_list()
+    wide = 0.8 / len(names)
+    for i, name in enumerate(names):
+        rows = part.filter(series=name)
+        x = [place + (i - (len(names) - 1) / 2) * wide for place in rows["x"]]
+        axis.bar(x, rows["y"], wide, label=name)
+        ranged = rows["low"].is_not_null()
+        axis.vlines(
+            [v for v, r in zip(x, ranged, strict=True) if r],
+            rows["low"].drop_nulls(),
+            rows["high"].drop_nulls(),
+            color="k",
+            linewidth=0.8,
+        )
 
 
 def one_scale(axes: Iterable[Any], low: float | None = None) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import polars as pl
 
-from castsim.plots.figures import empty, lines, long_frame, one_scale
-from castsim.plots.sources import PUBLISHED, MissingSourceError, Sources
+from castsim.plots.figures import beside, empty, lines, one_scale
+from castsim.plots.sources import PUBLISHED, Sources
 from castsim.published import frame, short
 from replay.latency import LINE_FROM
 
@@ -18,12 +18,7 @@ PANELS = (PUBLISHED, "own probe")
 
 def table(sources: Sources) -> pl.DataFrame:
     """Time over that of 16 packed tokens, Table 5's probes and the one given."""
-    rows = list(_published())
-    try:
-        rows += _own(sources)
-    except MissingSourceError as error:
-        rows.append({"panel": PANELS[1], "source": str(error)})
-    return long_frame(rows)
+    return beside(_published(), lambda: _own(sources), PANELS[1])
 
 
 def _published() -> Iterator[dict[str, Any]]:

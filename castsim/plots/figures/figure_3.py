@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 
 from castsim.forecast import committed_draws, forecast
-from castsim.plots.figures import empty, lines, long_frame, one_scale
-from castsim.plots.sources import PUBLISHED, WIDTHS, MissingSourceError, Sources
+from castsim.plots.figures import beside, empty, lines, one_scale
+from castsim.plots.sources import PUBLISHED, WIDTHS, Sources
 from castsim.published import frame
 
 TITLE = "Figure 3. Speedup over the DFlash chain by width"
@@ -20,12 +20,7 @@ PANELS = (PUBLISHED, "own")
 
 def table(sources: Sources) -> pl.DataFrame:
     """The published sweep of Qwen3-8B on H100 SXM; of a run, its replayed R priced by the probe."""
-    rows = list(_published())
-    try:
-        rows += _own(sources)
-    except MissingSourceError as error:
-        rows.append({"panel": PANELS[1], "source": str(error)})
-    return long_frame(rows)
+    return beside(_published(), lambda: _own(sources), PANELS[1])
 
 
 def _published() -> Iterator[dict[str, Any]]:

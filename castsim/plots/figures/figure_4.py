@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from castsim.plots.figures import empty, long_frame
-from castsim.plots.sources import PUBLISHED, MissingSourceError, Sources
+from castsim.plots.figures import bars, beside, empty
+from castsim.plots.sources import PUBLISHED, Sources
 from castsim.pricing.probefile import open_probe
 from castsim.published import frame
 from castsim.simulation.targets import published_profiles
@@ -31,11 +31,7 @@ PRINTED = ("GSM8K", "MT-Bench", "HumanEval")
 def table(sources: Sources) -> pl.DataFrame:
     """What appendix G prints and Figure 4c holds, beside the run's own; the threshold is Blackwell's on GSM8K."""
     rows = [*_shares(), *_bins(), *_masses(), *_threshold()]
-    try:
-        rows += _own(sources)
-    except MissingSourceError as error:
-        rows.append({"panel": "none", "source": str(error)})
-    return long_frame(rows)
+    return beside(rows, lambda: _own(sources), "none")
 
 
 def _shares() -> Iterator[dict[str, Any]]:
@@ -107,7 +103,7 @@ def draw(found: pl.DataFrame, axes: Any) -> None:
         if not len(part):
             empty(axis, "Not drawn: no data.")
             continue
-        (_bars if panel == "a" else _curves)(axis, part)
+        (bars if panel == "a" else _curves)(axis, part)
         axis.set_title(title)
         axis.legend()
     axes[0].set(
@@ -116,23 +112,6 @@ def draw(found: pl.DataFrame, axes: Any) -> None:
     axes[1].plot([0, 1], [0, 1], color="0.8", linestyle="--", linewidth=0.8, zorder=0)
     axes[1].set(xlabel="probability of a candidate", ylabel="hit rate")
     axes[2].set(xlabel="node N in best-first order", ylabel="mass, probability", yscale="log")
-
-
-def _bars(axis: Any, part: pl.DataFrame) -> None:
-    names = part["series"].unique(maintain_order=True).to_list()
-    wide = 0.8 / len(names)
-    for i, name in enumerate(names):
-        rows = part.filter(series=name)
-        x = [place + (i - (len(names) - 1) / 2) * wide for place in rows["x"]]
-        axis.bar(x, rows["y"], wide, label=name)
-        ranged = rows["low"].is_not_null()
-        axis.vlines(
-            [v for v, r in zip(x, ranged, strict=True) if r],
-            rows["low"].drop_nulls(),
-            rows["high"].drop_nulls(),
-            color="k",
-            linewidth=0.8,
-        )
 
 
 def _curves(axis: Any, part: pl.DataFrame) -> None:

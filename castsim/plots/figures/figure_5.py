@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from castsim.forecast import committed_draws
-from castsim.plots.figures import empty, long_frame, one_scale
+from castsim.plots.figures import bars, beside, empty, one_scale
 from castsim.plots.sources import PUBLISHED, MissingSourceError, Sources
 from castsim.published import frame
 
@@ -20,12 +20,7 @@ WIDTH = 15
 
 def table(sources: Sources) -> pl.DataFrame:
     """Table 8 at N = 15; of a run the gain in rounds, which is the gain in time where both pack 16 tokens."""
-    rows = list(_published())
-    try:
-        rows += _own(sources)
-    except MissingSourceError as error:
-        rows.append({"panel": PANELS[1], "source": str(error)})
-    return long_frame(rows)
+    return beside(_published(), lambda: _own(sources), PANELS[1])
 
 
 def _published() -> Iterator[dict[str, Any]]:
@@ -62,14 +57,7 @@ def draw(found: pl.DataFrame, axes: Any) -> None:
         if part["y"].null_count() == len(part):
             empty(axis, f"Not drawn: {part['source'][0]}.")
             continue
-        names = part["series"].unique(maintain_order=True).to_list()
-        wide = 0.8 / len(names)
-        for i, name in enumerate(names):
-            rows = part.filter(series=name)
-            x = [place + (i - (len(names) - 1) / 2) * wide for place in rows["x"]]
-            axis.bar(x, rows["y"], wide, label=name)
-            if rows["low"].is_not_null().all():
-                axis.vlines(x, rows["low"], rows["high"], color="k", linewidth=0.8)
+        bars(axis, part)
         ticks = part.select("x", "source").unique(maintain_order=True)
         axis.set(
             title=panel,

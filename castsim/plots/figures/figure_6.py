@@ -6,26 +6,22 @@ from typing import Any
 
 import polars as pl
 
-from castsim.plots.figures import empty, lines, long_frame
+from castsim.plots.figures import beside, empty, lines
 from castsim.plots.sources import PUBLISHED, MissingSourceError, Sources
+from castsim.serving.batchcost import TAX, TAX_TOKENS
 
 TITLE = "Figure 6. Verification cost under load"
 PANELS = ("tax", "curve")
-TAX = {1: 10.0, 8: 79.0, 32: 237.0}  # appendix F: verifier at W = 64 tokens a request over W = 1, per cent
-CHEAP, WIDE = 1, 64
+CHEAP = 1  # tokens a request, over which TAX_TOKENS are taxed
 
 
 def table(sources: Sources) -> pl.DataFrame:
     """The three points that appendix F prints, and a probe's own batches."""
     rows: list[dict[str, Any]] = [
-        {"panel": "tax", "source": PUBLISHED, "series": "Qwen3-8B, Blackwell (published)", "x": b, "y": y}
+        {"panel": "tax", "source": PUBLISHED, "series": "Qwen3-8B, Blackwell (published)", "x": b, "y": round(100 * y)}
         for b, y in TAX.items()
     ]
-    try:
-        rows += _own(sources)
-    except MissingSourceError as error:
-        rows.append({"panel": "curve", "source": str(error)})
-    return long_frame(rows)
+    return beside(rows, lambda: _own(sources), "curve")
 
 
 def _own(sources: Sources) -> list[dict[str, Any]]:
@@ -39,8 +35,8 @@ def _own(sources: Sources) -> list[dict[str, Any]]:
     rows = []
     for batch in whole.batch.tolist():
         curve = whole.at(batch=batch)
-        if curve.packed[0] <= CHEAP and curve.packed[-1] >= WIDE:
-            tax = 100 * float(curve.ms_at(WIDE) / curve.ms_at(CHEAP) - 1)
+        if curve.packed[0] <= CHEAP and curve.packed[-1] >= TAX_TOKENS:
+            tax = 100 * float(curve.ms_at(TAX_TOKENS) / curve.ms_at(CHEAP) - 1)
             rows.append(
                 {"panel": "tax", "source": probe.source, "series": f"{probe.target} (own)", "x": batch, "y": tax}
             )
@@ -53,7 +49,7 @@ def draw(found: pl.DataFrame, axes: Any) -> None:
     """Width tax over the batch, and times over the packed tokens of a request."""
     lines(axes[0], found.filter(panel="tax"))
     axes[0].set(
-        title=f"a. Pass of {WIDE} tokens a request over {CHEAP}",
+        title=f"a. Pass of {TAX_TOKENS} tokens a request over {CHEAP}",
         xlabel="requests B",
         ylabel="more time, %",
         xscale="log",

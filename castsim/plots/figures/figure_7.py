@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from castsim.errors import OptionError
-from castsim.plots.figures import empty, lines, long_frame
+from castsim.plots.figures import beside, empty, lines
 from castsim.plots.sources import PUBLISHED, MissingSourceError, Sources
 from castsim.serving.batchcost import batch_cost
 from castsim.serving.controllers import load_controllers
@@ -32,16 +32,15 @@ def table(sources: Sources) -> pl.DataFrame:
         {**base, "series": "over a uniform width", "x": b, "y": y, "low": low, "high": high}
         for b, (y, low, high) in OVER_UNIFORM.items()
     ]
-    return long_frame(rows + _own(sources))
+    return beside(rows, lambda: _own(sources), PANELS[1])
 
 
 def _own(sources: Sources) -> list[dict[str, Any]]:
     """A load simulated on the given run, with the costs fitted to appendix F; the paper's curves are not printed."""
     try:
-        run = sources.need_run()
-        outputs = outputs_of(run)
-    except (MissingSourceError, OptionError):
-        return []  # no run, or none that other policies can walk along
+        outputs = outputs_of(sources.need_run())
+    except OptionError as error:  # rounds of one policy, along which no other can walk
+        raise MissingSourceError(str(error)) from error
     loads = [Load("closed", batch) for batch in BATCHES if batch <= len(outputs.start)]
     rows = sweep(outputs, loads, [kind() for kind in load_controllers().values()], batch_cost(PUBLISHED), Asked(), HERE)
     return [
@@ -64,8 +63,8 @@ def draw(found: pl.DataFrame, axes: Any) -> None:
     )
     axes[0].legend()
     own = found.filter(pl.col("panel") == "goodput")
-    if own.is_empty():
-        empty(axes[1], "Not drawn: the paper prints no goodput curve as numbers, and no dense run was given.")
+    if own["y"].null_count() == len(own):
+        empty(axes[1], f"Not drawn: the paper prints no goodput curve as numbers, and {own['source'][0]}.")
         return
     lines(axes[1], own)
     axes[1].set_xscale("log", base=2)
