@@ -27,6 +27,7 @@ from castsim.pricing.acceptance import round_masses
 from castsim.pricing.probefile import open_probe
 from castsim.runlog import open_run
 from castsim.sample import sample_run
+from castsim.serving.batchcost import TAX, TAX_TOKENS
 from replay.width import batch_stopping_budget, stopping_budget
 
 plt.style.use(STYLE)
@@ -49,8 +50,8 @@ plt.show()
 # %%
 rng = np.random.default_rng(0)
 FIXED_MS = 27.0  # of a pass that packs the roots alone, drafter included; the scale cancels in the answer
-for batch, tax in figure_6.TAX.items():
-    slope = FIXED_MS * tax / 100 / (figure_6.WIDE - figure_6.CHEAP) / batch  # a node of one request
+for batch, tax in TAX.items():
+    slope = FIXED_MS * tax / (TAX_TOKENS - figure_6.CHEAP) / batch  # a node of one request
     totals = []
     for _ in range(20):
         requests = mass[rng.integers(len(mass), size=batch)]
