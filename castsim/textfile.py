@@ -1,0 +1,111 @@
+"""Text and tables that other programs wrote: their encoding, their separator, their order of rows.
+
+Whoever opens such a file does it here, so that each reader takes the same files. Errors are plain `ValueError`s; the
+reader that knows the file's place and remedy wraps them.
+"""
+
+from __future__ import annotations
+
+import codecs
+import io
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+
+MARKS = (  # UTF-32 first: its mark begins with that of UTF-16
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+SEPARATORS = ",;\t"
+WHOLE = r"^\s*[-+]?\d+\s*$"
+DECIMAL = r"^\s*[-+]?\d+([.,]\d+)?([eE][-+]?\d+)?\s*$"
+
+
+def encoding_of(file: Path) -> str:
+    """The encoding that a file's byte-order mark names; UTF-8, with or without a mark, where there is none.
+
+    Raises:
+        OSError: the file cannot be opened.
+    """
+    with file.open("rb") as stream:
+        head = stream.read(4)
+    return next((name for mark, name in MARKS if head.startswith(mark)), "utf-8-sig")
+
+
+def read_text(file: Path) -> str:
+    """The text of a file in UTF-8, or in UTF-16 or UTF-32 with a byte-order mark.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it is in another encoding; the message names the line.
+    """
+    raw, encoding = file.read_bytes(), encoding_of(file)
+    try:
+        text = raw.decode(encoding)
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise ValueError(f"line {line} is no {encoding.removesuffix('-sig').upper()} text: save it as UTF-8") from error
+    if "\0" in text:
+        raise ValueError("it holds NUL characters, as UTF-16 without a byte-order mark does: save it as UTF-8")
+    return text
+
+
+def read_table(file: Path) -> pl.DataFrame:
+    """A CSV with commas, semicolons or tabs; blanks around cells and decimal commas are read.
+
+    Raises:
+        OSError, ValueError: see `read_text`.
+        polars.exceptions.PolarsError: it is no table.
+    """
+    text = read_text(file)
+    first, _, rest = text.partition("\n")
+    if re.fullmatch(r"sep=.\s*", first):  # a spreadsheet's word about its separator
+        first, text = rest.partition("\n")[0], rest
+    separator = max(SEPARATORS, key=first.count)
+    table = pl.read_csv(io.StringIO(text), separator=separator, infer_schema_length=None)
+    table = table.rename({name: name.strip() for name in table.columns})
+    return table.with_columns(_numbers(table[name]) for name in table.columns)
+
+
+def _numbers(column: pl.Series) -> pl.Series:
+    """Numbers with blanks around them or with decimal commas as numbers; any other column as it is."""
+    if column.dtype != pl.String or not column.drop_nulls().str.contains(DECIMAL).all():
+        return column
+    whole = column.drop_nulls().str.contains(WHOLE).all()
+    return column.str.strip_chars().str.replace(",", ".").cast(pl.Int64 if whole else pl.Float64)
+
+
+def on_grid(table: pl.DataFrame, axes: Sequence[str]) -> tuple[pl.DataFrame, dict[str, list[int]]]:
+    """Rows in the order of their axes, one for each combination of the axes' values; and those values, rising.
+
+    Args:
+        table: rows in any order.
+        axes: names of the columns that place a row, the slowest first.
+
+    Raises:
+        ValueError: an empty cell in an axis, or a combination that occurs twice or never; the message names it.
+    """
+    for name in axes:
+        if table[name].null_count():
+            raise ValueError(f"column {name} has an empty cell")
+    twice = table.filter(table.select(axes).is_duplicated()).sort(axes)
+    if len(twice):
+        raise ValueError(f"there are two rows of {_place(twice, axes)}")
+    values = {name: table[name].unique().sort() for name in axes}
+    whole = pl.DataFrame({axes[0]: values[axes[0]]})
+    for name in axes[1:]:
+        whole = whole.join(pl.DataFrame({name: values[name]}), how="cross")
+    missing = whole.join(table, on=list(axes), how="anti").sort(axes)
+    if len(missing):
+        more = "" if len(missing) == 1 else f", nor of {len(missing) - 1} more"
+        raise ValueError(f"there is no row of {_place(missing, axes)}{more}")
+    return table.sort(axes), {name: column.to_list() for name, column in values.items()}
+
+
+def _place(rows: pl.DataFrame, axes: Sequence[str]) -> str:
+    """The first row's place, in words."""
+    return ", ".join(f"{name} {rows[name][0]}" for name in axes)
