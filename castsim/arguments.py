@@ -149,7 +149,21 @@ Masses = Annotated[
     ),
 ]
 Prefix = Annotated[
-    int | None, Option(metavar="N", min=0, help="Cached tokens to price.", show_default="the probe's smallest")
+    int | None, Option(metavar="N", min=0, help="Cached tokens to price.", show_default="those of the run's rounds")
+]
+Hold = Annotated[
+    str | None,
+    Option(
+        "--assume",
+        metavar="hold",
+        help="Outside the prefixes of the probe the nearest one stands.",
+        show_default=False,
+    ),
+]
+Strict = Annotated[bool, Option("--strict", help="Refuse a probe of another model, drafter, dtype or device.")]
+AllBudgets = Annotated[
+    str | None,
+    Option("--budgets", metavar="N,N,...", help="Nonroot nodes of the trees.", show_default="what the probe prices"),
 ]
 Requests = Annotated[int, Option("--batch", metavar="N", min=1, help="Requests in a pass to price.")]
 DraftMs = Annotated[
@@ -165,6 +179,7 @@ Emit = Annotated[
     str | None,
     Option(metavar="ENGINE", help="Print the answer for sglang, vllm or lucebox, or as json.", show_default=False),
 ]
+Force = Annotated[bool, Option("--force", help="Emit what is slower than decoding without a drafter, too.")]
 Published = Annotated[bool, Option("--published", help="Recompute the paper's figures instead, cell by cell.")]
 
 ProbeOut = Annotated[Path, Option("--out", metavar="FILE", help="Probe file to make.")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -59,7 +59,11 @@ class Timed(NamedTuple):
     """Forecasts of C ways to decode, the chain first; each interval (2, C) is of 95 %.
 
     Attributes:
-        ar_ms: time of a token in autoregressive decoding, a pass of one token.
+        ar_ms: time of a token in autoregressive decoding, a pass of one token; NaN where none was measured.
+        ar_gain: of AR over the chain, and its interval (2,).
+
+    NaN stands where the probe does not price a round. An interval of a probe without samples and of rounds without
+    prompts has no width.
     """
 
     round_ms: Array
@@ -70,6 +74,8 @@ class Timed(NamedTuple):
     ar_ms: float
     speedup: Array
     speedup_ci95: Array
+    ar_gain: float
+    ar_gain_ci95: Array
 
 
 def forecast(
@@ -87,11 +93,10 @@ def forecast(
     Source: l(N) of section 3.3, throughput (1 + g) / l of Theorem 2 with the measured R in the place of 1 + g.
     """
     rng = np.random.default_rng(seed)
-    times, single_ms = _times(cost, nodes)
-    ar_ms = single_ms + ar_host_ms
-    noisy = [_times(c, nodes) for c in noisy_costs(cost, len(drawn), rng)]
-    pace = np.stack([t for t, _ in noisy]) / drawn  # (D, C) ms/token
-    single = np.array([[ms + ar_host_ms] for _, ms in noisy])
+    times, ar_ms = cost.round_ms(nodes), cost.ar_ms + ar_host_ms
+    noisy = noisy_costs(cost, len(drawn), rng)
+    pace = np.stack([c.round_ms(nodes) for c in noisy]) / drawn  # (D, C) ms/token
+    single = np.array([[c.ar_ms + ar_host_ms] for c in noisy])
     own = times / committed
 
     def ends(values: Array) -> Array:
@@ -106,20 +111,19 @@ def forecast(
         ar_ms,
         ar_ms / own,
         ends(single / pace),
+        own[0] / ar_ms - 1,
+        ends(pace[:, 0] / single[:, 0] - 1),
     )
 
 
-def _times(cost: Cost, nodes: Sequence[float]) -> tuple[Array, float]:
-    """(C,) times of rounds, and of a pass of one token; NaN where the probe has none."""
-    curve = cost.curve.smoothed()
-    at = np.asarray(nodes, np.float64)
-    times = (
-        cost.draft_ms
-        + cost.overhead.fixed_ms
-        + cost.overhead.slope_ms * at
-        + curve.ms_at(np.maximum(at + 1, curve.packed[0]))
-    )
-    return times, float(curve.ms[0, 0, 0]) if curve.packed[0] == 1 else float("nan")
+def or_none(value: float) -> float | None:
+    """A number for JSON: null for NaN, what is not priced."""
+    return None if np.isnan(value) else float(value)
+
+
+def ends_or_none(ends: Array, known: bool = True) -> list[float] | None:
+    """An interval (2,) for JSON: null where it is not known, or its ends are not priced."""
+    return ends.tolist() if known and np.isfinite(ends).all() else None
 
 
 def committed_draws(committed: Array, tally: tuple[Array, Array] | None, seed: int) -> Array:
@@ -145,7 +149,7 @@ def fitted_overhead(cost: Cost, nodes: Sequence[float], round_ms: Sequence[float
         nodes, round_ms: of each live point, nonroot nodes and the time of a round.
     """
     at = np.asarray(nodes, np.float64)
-    left = np.asarray(round_ms) - cost.draft_ms - cost.curve.smoothed().ms_at(at + 1)
+    left = np.asarray(round_ms) - replace(cost, overhead=Overhead()).round_ms(at)
     if len(set(at.tolist())) < 2:
         return Overhead(max(float(left.mean()), 0.0))
     slope, fixed = np.polyfit(at, left, 1).tolist()

@@ -41,6 +41,7 @@ class Facts(BaseModel):
     eos_ids: tuple[int, ...] = Field(default=(), strict=False)
     target: Text | None = None
     drafter: Text | None = None
+    drafter_kind: Text | None = None  # dflash, dart
     target_revision: Text | None = None  # a commit of the hub, or the SHA-256 of local weights
     drafter_revision: Text | None = None
     draft_vocab_size: int | None = Field(default=None, ge=1)  # of the drafter's logits; ids are the target's always

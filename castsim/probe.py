@@ -133,6 +133,8 @@ def _written(
         draft_samples_ms=draft.round(6).tolist() if drafted else None,
         target=target.name,
         drafter=drafter.name if drafter is not None else None,
+        drafter_kind=drafter.kind if drafter is not None else None,
+        depth_max=drafter.depth_max if drafter is not None else None,
         device=machine(target.device),
         dtype=str(target.dtype).removeprefix("torch."),
         attention=target.attention,

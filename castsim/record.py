@@ -95,6 +95,7 @@ class Recorder:
             "target": target.name,
             "target_revision": target.revision,
             "drafter": drafter.name,
+            "drafter_kind": drafter.kind,
             "drafter_revision": drafter.revision,
             "dtype": str(target.dtype).removeprefix("torch."),
             "device": device_name(target.device),

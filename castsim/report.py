@@ -18,6 +18,7 @@ from castsim.plots.sources import Sources
 from castsim.plots.width import width_figure
 from castsim.pricing.acceptance import of_run
 from castsim.pricing.answer import Question, answer
+from castsim.pricing.context import context_of, run_contexts
 from castsim.pricing.cost import require_cost
 from castsim.pricing.played import per_round_rows
 from castsim.pricing.probefile import Probe
@@ -101,10 +102,12 @@ def _width(run: Run, probe: Probe, name: str, seed: int) -> list[str]:
     """The width answer with its picture, or why there is none."""
     heading = f"<h2>Width, by probe {html.escape(name)}</h2>"
     try:
-        cost = require_cost(probe.curve(), None, 1, None, Overhead(), "least_squares")
-        asked = Question(name, probe, cost, WIDTHS, None, 1, seed)
-        found = of_run(run, None, WIDTHS, TopN.rank_cap, WIDTHS[-1])
-        document = answer(asked, found, per_round_rows(run, None, cost, found, WIDTHS[-1], TopN.rank_cap, seed))
+        context = context_of(probe.curve(), None, run_contexts(run), True, own=True)
+        cost = require_cost(probe.curve(), context, 1, None, Overhead(), "least_squares")
+        grid = tuple(n for n in WIDTHS if n <= cost.most) or (cost.most,)
+        asked = Question(name, probe, cost, grid, context, 1, seed)
+        found = of_run(run, None, grid, TopN.rank_cap, grid[-1])
+        document = answer(asked, found, per_round_rows(run, None, cost, found, grid[-1], TopN.rank_cap, seed))
     except (OptionError, ValueError) as error:
         return [heading, f"<p>No answer: {html.escape(str(error))}</p>"]
     rows = [
@@ -112,9 +115,10 @@ def _width(run: Run, probe: Probe, name: str, seed: int) -> list[str]:
             row["policy"],
             f"{row['budget']:.4g}",
             f"{row['committed']:.3f}",
-            f"{row['round_ms']:.2f}",
-            f"{row['ms_per_token']:.3f}",
-            f"{row['gain_over_chain']:+.1%}",
+            show.number(row["round_ms"], "{:.2f}"),
+            show.number(row["ms_per_token"], "{:.3f}"),
+            show.number(row["speedup_over_ar"], "{:.2f}x"),
+            show.number(row["gain_over_chain"], "{:+.1%}"),
             show.interval(row["gain_over_chain_ci95"], "{:+.1%}"),
         )
         for row in document["widths"]
@@ -124,7 +128,7 @@ def _width(run: Run, probe: Probe, name: str, seed: int) -> list[str]:
         file = Path(folder) / "width.svg"
         width_figure(document, file)
         image = _image(file, "Cost, threshold and gain over width")
-    heads = ("policy", "N", "R", "round ms", "ms/token", "gain over chain", "95 % interval")
+    heads = ("policy", "N", "R", "round ms", "ms/token", "over AR", "gain over chain", "95 % interval")
     return [heading, f'<p class="verdict">{html.escape(first)}</p>', _table(heads, rows), image, _list(others)]
 
 

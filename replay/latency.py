@@ -86,34 +86,57 @@ class LatencyCurve:
         object.__setattr__(self, "draft_ms", draft)
         object.__setattr__(self, "samples_ms", samples)
 
-    def at(self, prefix: float | None = None, batch: int = 1) -> LatencyCurve:
-        """The curve of one prefix and one batch size.
+    def at(
+        self, prefix: ArrayLike | None = None, batch: int = 1, outside: Literal["refuse", "hold"] = "refuse"
+    ) -> LatencyCurve:
+        """The curve of one batch size, at one prefix or as the mean over many.
 
-        Between measured prefixes times are interpolated; outside them those of the nearest are taken. None is the
-        smallest prefix.
+        Between measured prefixes times are interpolated.
+
+        Args:
+            prefix: cached tokens, a number or an array of any shape (one for each round). None is the only prefix.
+            batch: requests in a pass, a measured size.
+            outside: "hold" takes the nearest measured prefix for those beyond the measured ones.
 
         Raises:
-            ValueError: a batch size that was not measured.
+            ValueError: a batch size that was not measured, a prefix outside the measured ones, or None for several.
         """
         if batch not in self.batch:
             raise ValueError(f"batch {batch} was not measured; there are {self.batch.tolist()}")
-        wanted = float(self.prefix[0] if prefix is None else prefix)
-        place = float(np.interp(wanted, self.prefix, np.arange(len(self.prefix))))
-        low = int(place)
-        high = min(low + 1, len(self.prefix) - 1)
+        wanted = np.asarray(self._only_prefix() if prefix is None else prefix, np.float64)
+        low, high = self.prefix[0], self.prefix[-1]
+        if outside == "refuse" and not ((wanted >= low) & (wanted <= high)).all():
+            raise ValueError(f"prefix {wanted.min():g} to {wanted.max():g} is outside what was measured, {low} to {high}")
+        held = np.clip(wanted, low, high)
+        weight = self._prefix_weights(held)
+        cell = np.flatnonzero(self.batch == batch)
 
-        def between(table: FloatTable) -> FloatTable:
-            part = table[:, [int(np.flatnonzero(self.batch == batch)[0])]]
-            return (1 - (place - low)) * part[[low]] + (place - low) * part[[high]]
+        def mean(table: FloatTable) -> FloatTable:  # a prefix of no weight may hold NaN
+            used = weight > 0
+            return np.tensordot(weight[used], table[used][:, cell], axes=1)[None]
 
         return LatencyCurve(
             self.packed,
-            between(self.ms),
-            np.array([round(float(np.interp(wanted, self.prefix, self.prefix)))]),
+            mean(self.ms),
+            np.array([round(float(held.mean()))]),
             np.array([batch]),
-            between(self.draft_ms),
-            None if self.samples_ms is None else between(self.samples_ms),
+            mean(self.draft_ms),
+            None if self.samples_ms is None else mean(self.samples_ms),
         )
+
+    def _only_prefix(self) -> int:
+        if len(self.prefix) > 1:
+            raise ValueError(f"there are prefixes {self.prefix.tolist()}; name one")
+        return int(self.prefix[0])
+
+    def _prefix_weights(self, prefix: FloatTable) -> FloatTable:
+        """(X,) share of each measured prefix in the mean over those asked for, which lie within them."""
+        place = np.interp(prefix, self.prefix, np.arange(len(self.prefix))).ravel()
+        below = place.astype(np.intp)
+        above = np.minimum(below + 1, len(self.prefix) - 1)
+        size = len(self.prefix)
+        share = np.bincount(below, 1 - (place - below), size) + np.bincount(above, place - below, size)
+        return np.asarray(share / len(place))
 
     def ms_at(self, packed: ArrayLike, how: Literal["linear", "step"] = "linear") -> FloatTable:
         """Time at packed counts, of a curve of one prefix and batch size.
@@ -137,13 +160,12 @@ class LatencyCurve:
         return np.where(regime, stepped, np.interp(n, self.packed, self._one()))
 
     def line(self, method: Estimator = "least_squares") -> Line:
-        """The line through the points with 16 <= n <= 128, as the paper fits it; the slope may be negative.
+        """The line through the points with 16 <= n <= 128, as the paper fits it; both its numbers may be negative.
 
         Raises:
             ValueError: fewer than two such points, or an unknown method.
         """
-        fitted = (self.packed >= LINE_FROM) & (self.packed <= LINE_TO)
-        n, ms = self.packed[fitted].astype(np.float64), self._one()[fitted]
+        n, ms = self.line_points()
         if len(n) < 2:
             raise ValueError(f"a line needs two points with {LINE_FROM} <= n <= {LINE_TO}, there are {len(n)}")
         if method == "least_squares":
@@ -156,6 +178,18 @@ class LatencyCurve:
             slope = _pair_slope(n, ms)
             return Line(float(np.median(ms - slope * n)), slope)
         raise ValueError(f"method {method}: there are least_squares, endpoints and theil_sen")
+
+    def line_points(self) -> tuple[FloatTable, FloatTable]:
+        """Packed counts with 16 <= n <= 128 and their times, (F,) each."""
+        fitted = (self.packed >= LINE_FROM) & (self.packed <= LINE_TO)
+        return self.packed[fitted].astype(np.float64), self._one()[fitted]
+
+    def slope_through_zero(self, method: Estimator = "least_squares") -> float:
+        """ms a packed token of the line through those points and 0, by the same method."""
+        n, ms = self.line_points()
+        if method == "least_squares":
+            return float(n @ ms / (n @ n))
+        return float(np.median(ms / n) if method == "theil_sen" else ms[-1] / n[-1])
 
     def slope(self, method: Estimator = "least_squares") -> float:
         """ms a packed token over 16 <= n <= 128: see `line`."""

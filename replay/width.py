@@ -34,13 +34,13 @@ class AffineCost:
     """Theorem 2's law of a round's time: fixed_ms + slope_ms * N.
 
     Attributes:
-        clamped: the line fell, and its slope was put to 0; then no node costs anything, which says more about the
-            probe than about the GPU.
+        clamped: what the probe's line had below 0, where the law can have none: "slope", then no node costs anything;
+            or "intercept", then the line starts at 0. Both say more about the probe than about the GPU.
     """
 
     fixed_ms: float
     slope_ms: float
-    clamped: bool = False
+    clamped: Literal["slope", "intercept"] | None = None
 
 
 def affine_cost(
@@ -48,18 +48,19 @@ def affine_cost(
 ) -> AffineCost:
     """The affine law of one prefix and batch size: draft, overhead, and the line of `LatencyCurve.line`.
 
-    The root's share of the line, n0 = 1, is in fixed_ms.
+    The root's share of the line, n0 = 1, is in fixed_ms. A line that falls becomes the mean of its points, one that
+    starts below 0 the line through 0: Theorem 2 needs a positive fixed time and a slope that is not negative.
 
     Source: section 3.3, which takes the least-squares slope over 16 <= n <= 128 for c1.
     """
     line = curve.line(method)
-    slope = max(line.slope_ms, 0.0)
-    intercept = line.intercept_ms if slope else float(np.mean(curve.ms_at(_within_line(curve))))
-    return AffineCost(draft_ms + overhead.fixed_ms + intercept + slope, slope + overhead.slope_ms, line.slope_ms < 0)
-
-
-def _within_line(curve: LatencyCurve) -> NDArray[np.int64]:
-    return curve.packed[(curve.packed >= 16) & (curve.packed <= 128)]
+    clamped: Literal["slope", "intercept"] | None = None
+    intercept, slope = line
+    if slope < 0:
+        clamped, intercept, slope = "slope", float(np.mean(curve.line_points()[1])), 0.0
+    elif intercept < 0:
+        clamped, intercept, slope = "intercept", 0.0, curve.slope_through_zero(method)
+    return AffineCost(draft_ms + overhead.fixed_ms + intercept + slope, slope + overhead.slope_ms, clamped)
 
 
 def measured_round_ms(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ from castsim.models.target import Target
 class Drafter(Protocol):
     """What record, live decoding and probe need of a drafter."""
 
+    kind: str  # what engines call such heads
     name: str
     revision: str
     layer_ids: tuple[int, ...]
@@ -73,6 +74,7 @@ class DFlashDrafter:
     name: str
     revision: str = ""
     token_of: None = None
+    kind: ClassVar[str] = "dflash"
 
     @property
     def layer_ids(self) -> tuple[int, ...]:
@@ -153,6 +155,7 @@ class DartDrafter:
     target: Target
     name: str
     revision: str = ""
+    kind: ClassVar[str] = "dart"
 
     @property
     def layer_ids(self) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from functools import cached_property
 from castsim.diagnose import Diagnosis, diagnose
 from castsim.options import Choice
 from castsim.pricing.acceptance import Acceptance, Scored, of_run, scored
+from castsim.pricing.context import context_of, run_contexts
 from castsim.pricing.cost import Cost, require_cost
 from castsim.pricing.probefile import Probe
 from castsim.runlog import Run
@@ -88,12 +89,14 @@ class Sources:
 
     @cached_property
     def cost(self) -> Cost:
-        """The probe's smallest prefix, batch 1."""
+        """The probe at the contexts of the run, the nearest prefix where they lie outside; batch 1."""
         probe = self.need_probe()
         curve = probe.curve()
         if curve.packed[-1] <= WIDTHS[-1]:
             raise MissingSourceError(f"the probe ends at {curve.packed[-1]} packed tokens")
         try:
-            return require_cost(curve, None, 1, None, Overhead(), "least_squares")
+            rounds = None if self.run is None else run_contexts(self.run)
+            context = context_of(curve, None, rounds, True, own=True)
+            return require_cost(curve, context, 1, None, Overhead(), "least_squares")
         except Exception as error:
             raise MissingSourceError(str(error)) from error

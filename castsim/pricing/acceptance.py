@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 from castsim.diagnose import chain_rounds
 from castsim.errors import OptionError, PlacedError, first_line
 from castsim.options import Choice
+from castsim.pricing.match import UNKNOWN, Deployment, of_facts
 from castsim.published import CREDIT, frame, short
 from castsim.runlog import Run
 from castsim.score import Mode, Plan, score
+from castsim.textfile import on_grid, read_table, read_text
 from replay.policies.topn import TopN
 from replay.topn import sorted_masses
 from replay.width import expected_accepted
@@ -24,6 +26,7 @@ from replay.width import expected_accepted
 Array = NDArray[np.float64]
 MASS_ROUNDS = 5000  # of a run, evenly spaced; the paper's curve is a mean of 1,500
 DEPTH_MAX = 15  # of a chain, where masses come without one
+RANKS = ("rank", "node", "n", "N")  # columns that may number the masses
 
 
 class MassError(PlacedError):
@@ -44,6 +47,7 @@ class Acceptance:
         tally: emitted tokens and rounds by prompt, each (P, 1+C), or None where no prompt is known.
         prompt: (P,) which prompts these are.
         bounded: R is what the masses promise, and the chain's is bounded by the best L nodes.
+        deployment: what the rounds were drafted with, as far as it is known.
     """
 
     source: str
@@ -56,6 +60,7 @@ class Acceptance:
     prompt: NDArray[np.int32] | None = None
     bounded: bool = False
     notes: tuple[str, ...] = ()
+    deployment: Deployment = UNKNOWN
 
 
 def of_run(
@@ -84,6 +89,7 @@ def of_run(
         (emitted, rounds),
         found.prompt,
         notes=tuple(run.facts.notes) + (("The run is simulated.",) if run.facts.simulated else ()),
+        deployment=of_facts(run.facts),
     )
 
 
@@ -164,30 +170,37 @@ def published(name: str, target: str | None, gpu: str | None, largest: int) -> A
         tuple(cast["budget"].to_list()),
         np.concatenate([chain["committed"].to_numpy(), cast["committed"].to_numpy()]),
         notes=("The published masses are renormalised over the logged ranks, so they lie at or above the drafter's.",),
+        deployment=Deployment(own, None, "dflash", int(chain["depth_max"][0]) + 1, "bfloat16"),
     )
 
 
-def of_file(path: Path, budgets: Sequence[int], largest: int) -> Acceptance:
+def of_file(path: Path, largest: int, budgets: Sequence[int] | None = None) -> Acceptance:
     """Masses alone: R is what they promise, 1 + g(N), and the chain's at most 1 + g(L).
 
+    Args:
+        path: a JSON list, or a CSV with a column mass, in any order, and if you like one named rank.
+        largest: masses that are used, at most.
+        budgets: widths that R is asked at; None is every width that there are masses for.
+
     Raises:
-        MassError: no row of numbers in 0..1 that does not rise.
+        MassError: no row of numbers in 0..1 that does not rise, or too few of them.
     """
     remedy = "give a JSON list or a CSV column named mass, largest first"
     try:
-        values = _csv(path) if path.suffix == ".csv" else json.loads(path.read_text(encoding="utf-8"))
+        values = _of_csv(path) if path.suffix == ".csv" else json.loads(read_text(path))
         mass = np.asarray(values, np.float64)[:largest]
         gained = expected_accepted(mass)
     except (OSError, ValueError, TypeError, KeyError, pl.exceptions.PolarsError) as error:
         raise MassError(path, first_line(error), remedy) from error
-    if len(mass) < max(*budgets, DEPTH_MAX):
+    if len(mass) < max(*(budgets or ()), DEPTH_MAX):
         raise MassError(path, f"has {len(mass)} masses, fewer than the widest tree or the chain", "give more of them")
+    chosen = tuple(range(1, len(mass) + 1)) if budgets is None else tuple(budgets)
     return Acceptance(
         path.name,
         mass,
         DEPTH_MAX,
-        tuple(budgets),
-        1 + gained[[DEPTH_MAX, *budgets]],
+        chosen,
+        1 + gained[[DEPTH_MAX, *chosen]],
         bounded=True,
         notes=(
             f"R is 1 + g(N), as the masses promise. A chain of {DEPTH_MAX} commits at most 1 + g({DEPTH_MAX}), so the "
@@ -196,8 +209,17 @@ def of_file(path: Path, budgets: Sequence[int], largest: int) -> Acceptance:
     )
 
 
-def _csv(path: Path) -> list[float]:
-    return pl.read_csv(path)["mass"].to_list()
+def _of_csv(path: Path) -> list[float]:
+    """Masses in the order of their ranks; without ranks, largest first."""
+    table = read_table(path)
+    rank = next((name for name in RANKS if name in table.columns), None)
+    if rank is None:
+        return table["mass"].sort(descending=True).to_list()
+    rows, axes = on_grid(table, [rank])
+    wanted = range(axes[rank][0], axes[rank][0] + len(rows))
+    if missing := sorted(set(wanted) - set(axes[rank])):
+        raise ValueError(f"there is no row of {rank} {missing[0]}")
+    return rows["mass"].to_list()
 
 
 def mass_names() -> list[str]:

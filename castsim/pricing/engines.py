@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from castsim.errors import OptionError
@@ -27,16 +27,33 @@ class Configuration:
 
 
 def configuration(
-    engine: str, budget: int | None, depth_max: int, target: str | None, drafter: str | None
+    engine: str,
+    budget: int | None,
+    depth_max: int,
+    target: str | None = None,
+    drafter: str | None = None,
+    kind: str | None = None,
 ) -> Configuration:
     """The answer for one engine: a tree of `budget` nodes, or None for the chain.
 
+    Args:
+        kind: of the drafter; None is unknown, and the line is one for a DFlash head.
+
     Raises:
-        OptionError: an engine that castsim does not know.
+        OptionError: an engine that castsim does not know, or that does not run such drafters.
     """
     if engine not in ENGINES:
         raise OptionError(f"--emit {engine}: there are {', '.join([*ENGINES, 'json'])}")
-    return ENGINES[engine](budget, depth_max, target or "TARGET", drafter or "DRAFTER")
+    if kind not in (None, "dflash"):
+        named = "" if drafter is None else f" {drafter}"
+        raise OptionError(
+            f"--emit {engine}: the drafter{named} is a {kind.upper()} head, and castsim knows of no option of {engine} "
+            "that runs it; --emit json prints the answer itself"
+        )
+    found = ENGINES[engine](budget, depth_max, target or "TARGET", drafter or "DRAFTER")
+    if kind is None:
+        return replace(found, note=f"{found.note}; what kind of drafter it is was not told, the line is for DFlash")
+    return found
 
 
 def _sglang(budget: int | None, depth_max: int, target: str, drafter: str) -> Configuration:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from castsim.forecast import DRAWS
+from castsim.forecast import DRAWS, ends_or_none, or_none
 from castsim.pricing.acceptance import Acceptance
 from castsim.pricing.cost import Cost
 from castsim.runlog import Run
@@ -64,26 +64,29 @@ def per_round_rows(
         return []
     times = cost.rounds_ms(largest)
     rate = best_rate(found.round_mass[:, :largest], times)
-    chain_ms = cost.rounds_ms(found.depth_max)[found.depth_max]
+    chain_ms = float(cost.round_ms(found.depth_max))
     rows = []
     for name, value in (("perround", 0.0), (f"perround rate={rate:.4f}", rate)):
         policy = PerRound(largest, rank_cap, value).priced(times, found.mass)
-        rows.append(_row(name, played(run, prompts, policy, times), found, chain_ms, seed))
+        rows.append(_row(name, played(run, prompts, policy, times), found, (chain_ms, cost.ar_ms), seed))
     return rows
 
 
-def _row(name: str, mine: Played, found: Acceptance, chain_ms: float, seed: int) -> dict[str, Any]:
+def _row(name: str, mine: Played, found: Acceptance, baseline_ms: tuple[float, float], seed: int) -> dict[str, Any]:
+    """One row of the table of widths; `baseline_ms` is of a chain's round and of an AR token, NaN where unknown."""
     order = np.argsort(found.prompt)  # as in `Played`
     emitted, rounds = (table[order, 0] for table in found.tally or ())
     kept = np.isin(mine.prompt, found.prompt)
     ms, tokens = mine.ms[kept], mine.emitted[kept]
+    chain_ms, ar_ms = baseline_ms
 
-    def gain(weight: Array) -> Array:
-        return chain_ms * (weight @ rounds) / (weight @ emitted) * (weight @ tokens) / (weight @ ms) - 1
+    def gains(weight: Array) -> Array:  # (2, D) over the chain, and times AR
+        pace = (weight @ tokens) / (weight @ ms)
+        return np.stack([chain_ms * (weight @ rounds) / (weight @ emitted) * pace - 1, ar_ms * pace])
 
-    point = float(gain(np.ones((1, len(tokens))))[0])
+    point = gains(np.ones((1, len(tokens))))[:, 0]
     draws = prompt_weights(len(tokens), DRAWS, np.random.default_rng(seed))
-    ends = np.quantile(np.concatenate([gain(w) for w in draws]), [0.025, 0.975]) if len(tokens) > 1 else [point, point]
+    ends = np.quantile(np.concatenate([gains(w) for w in draws], axis=1), [0.025, 0.975], axis=1)  # (2, 2)
     nodes = float(mine.nodes.sum() / mine.rounds.sum())
     return {
         "policy": name,
@@ -96,6 +99,8 @@ def _row(name: str, mine: Played, found: Acceptance, chain_ms: float, seed: int)
         "round_ms": float(mine.ms.sum() / mine.rounds.sum()),
         "tok_per_ms": float(tokens.sum() / ms.sum()),
         "ms_per_token": float(ms.sum() / tokens.sum()),
-        "gain_over_chain": point,
-        "gain_over_chain_ci95": [float(end) for end in ends],
+        "gain_over_chain": or_none(point[0]),
+        "gain_over_chain_ci95": ends_or_none(ends[:, 0], len(tokens) > 1),
+        "speedup_over_ar": or_none(point[1]),
+        "speedup_over_ar_ci95": ends_or_none(ends[:, 1], len(tokens) > 1),
     }

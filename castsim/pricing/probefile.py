@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,7 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from castsim.errors import OptionError, PlacedError, first_line
 from castsim.manifest import Text
 from castsim.published import CREDIT, frame
-from replay.latency import LINE_FROM, LINE_TO, LatencyCurve
+from castsim.textfile import on_grid, read_table, read_text
+from replay.latency import LatencyCurve
 
 Cells = list[list[list[float]]]  # (X, B, P)
 OWN = {"pair-cpu": Path(__file__).parents[1] / "pair" / "probe-cpu.json"}  # castsim's own, of the pair that it carries
@@ -26,7 +28,8 @@ class ProbeError(PlacedError):
 class Probe(BaseModel):
     """Everything in a probe file.
 
-    `ms`, `samples_ms` and `draft_ms` have the axes of `LatencyCurve`; a flat list is one prefix and one batch size.
+    `ms`, `samples_ms` and `draft_ms` have the axes of `LatencyCurve`; a flat list is one prefix and one batch size. A
+    prefix of 0 alone means that none is known.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -43,6 +46,8 @@ class Probe(BaseModel):
     draft_samples_ms: list[list[list[float]]] | None = None
     target: Text | None = None
     drafter: Text | None = None
+    drafter_kind: Text | None = None  # dflash, dart
+    depth_max: int | None = None  # L of the drafter
     gpu: Text | None = None
     device: Text | None = None
     dtype: Text | None = None
@@ -90,22 +95,37 @@ def open_probe(name: str) -> Probe:
 
 def _checked(name: str, probe: Probe) -> Probe:
     remedy = "measure it with castsim probe"
+    probe = _in_order(probe)
     try:
         curve = probe.curve()
     except ValueError as error:
         raise ProbeError(name, first_line(error), remedy) from error
     if len(curve.packed) < 2:
         raise ProbeError(name, "has one packed count, which is no curve", remedy)
-    if ((curve.packed >= LINE_FROM) & (curve.packed <= LINE_TO)).sum() < 2:
-        problem = f"has fewer than two packed counts from {LINE_FROM} to {LINE_TO}, where the rule fits its line"
-        raise ProbeError(name, problem, remedy)
     return probe
+
+
+def _in_order(probe: Probe) -> Probe:
+    """The same with rising axes, its tables sorted along with them."""
+    axes = (probe.prefix, probe.batch, probe.packed)
+    orders = [sorted(range(len(axis)), key=axis.__getitem__) for axis in axes]
+    tables = {"ms": 3, "samples_ms": 3, "draft_ms": 2, "draft_samples_ms": 2}  # axes of each
+    changes = {name: _moved(getattr(probe, name), orders[:depth]) for name, depth in tables.items()}
+    rising = {name: sorted(axis) for name, axis in zip(("prefix", "batch", "packed"), axes, strict=True)}
+    return probe.model_copy(update={**changes, **rising})
+
+
+def _moved(cells: Any, orders: Sequence[list[int]]) -> Any:
+    """Nested lists with each axis in a new order; lists of another length stay, and are refused later."""
+    if cells is None or not orders or len(cells) != len(orders[0]):
+        return cells
+    return [_moved(cells[i], orders[1:]) for i in orders[0]]
 
 
 def _of_json(path: Path) -> Probe:
     remedy = "name a file that castsim probe wrote, or a CSV with columns packed and ms"
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(read_text(path))
         if not isinstance(found, dict):
             raise ProbeError(path, "is no JSON object", remedy)
         return Probe.model_validate(_nested(found))
@@ -130,10 +150,10 @@ def _nested(found: dict[str, Any]) -> dict[str, Any]:
 def _of_csv(path: Path) -> Probe:
     remedy = "give columns packed and ms, and if you like draft_ms, prefix and batch"
     try:
-        table = pl.read_csv(path, infer_schema_length=None)
+        table = read_table(path)
         if missing := {"packed", "ms"} - set(table.columns):
             raise ProbeError(path, f"has no column {min(missing)}", remedy)
-        return _of_frame(table, f"{path.name}")
+        return _of_frame(table, path.name)
     except (pl.exceptions.PolarsError, OSError, ValueError) as error:
         raise ProbeError(path, f"is no table of times ({first_line(error)})", remedy) from error
 
@@ -147,14 +167,25 @@ def _preset(name: str) -> Probe:
 
 
 def _of_frame(table: pl.DataFrame, source: str) -> Probe:
-    """A probe from rows of packed, ms and optionally prefix, batch and draft_ms; every prefix has every count."""
+    """A probe from rows of packed, ms and optionally prefix, batch and draft_ms, in any order.
+
+    Raises:
+        ValueError: a row that is there twice or not at all, or two drafter times of one prefix and batch size.
+    """
     defaults = {"prefix": 0, "batch": 1, "draft_ms": None}
     table = table.with_columns(pl.lit(v).alias(k) for k, v in defaults.items() if k not in table.columns)
-    axes = {key: table[key].unique(maintain_order=True).to_list() for key in ("prefix", "batch", "packed")}
+    rows, axes = on_grid(table, ("prefix", "batch", "packed"))
     shape = tuple(map(len, axes.values()))
-    if len(table) != np.prod(shape) or table.select("prefix", "batch", "packed").is_duplicated().any():
-        raise ValueError("each prefix and batch size needs every packed count once, in one order")
-    ms = table["ms"].cast(pl.Float64).fill_null(np.nan).to_numpy().reshape(shape)
-    draft = table["draft_ms"].cast(pl.Float64).to_list()[:: shape[2]]
-    rows = [draft[i : i + shape[1]] for i in range(0, len(draft), shape[1])]
-    return Probe(source=source, ms=ms.tolist(), draft_ms=rows, **axes)
+    ms = rows["ms"].cast(pl.Float64).fill_null(np.nan).to_numpy().reshape(shape)
+    cells = rows.group_by("prefix", "batch", maintain_order=True).agg(
+        pl.col("draft_ms").cast(pl.Float64).drop_nulls().unique()
+    )
+    if len(two := cells.filter(pl.col("draft_ms").list.len() > 1)):
+        raise ValueError(f"prefix {two['prefix'][0]}, batch {two['batch'][0]} has two values of draft_ms")
+    draft = cells["draft_ms"].list.first().to_list()
+    return Probe(
+        source=source,
+        ms=ms.tolist(),
+        draft_ms=[draft[i : i + shape[1]] for i in range(0, len(draft), shape[1])],
+        **axes,
+    )

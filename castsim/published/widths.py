@@ -16,6 +16,7 @@ import polars as pl
 from rich.table import Table
 
 from castsim.pricing.acceptance import published
+from castsim.pricing.context import context_of
 from castsim.pricing.cost import Cost, require_cost
 from castsim.pricing.probefile import open_probe
 from castsim.pricing.width import rules
@@ -77,7 +78,8 @@ def mean_gains(sweep: str) -> dict[int, float]:
 
 def setting_cost(setting: Setting) -> Cost:
     """The published probe of a setting, with its drafter time."""
-    return require_cost(open_probe(setting.probe).curve(), None, 1, None, Overhead(), "least_squares")
+    curve = open_probe(setting.probe).curve()
+    return require_cost(curve, context_of(curve, None, None, False), 1, None, Overhead(), "least_squares")
 
 
 def settings() -> list[dict[str, Any]]:

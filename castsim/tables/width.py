@@ -9,15 +9,24 @@ from rich.table import Table
 
 from castsim.show import interval, number, table
 
+SHOWN = (1, 3, 7, 15, 31, 47, 63, 95, 127)  # of all widths; beside them what the rules say
+FEW = 12  # rows that are shown as they are
 
-def width_tables(document: dict[str, Any]) -> list[Table]:
-    """Rules, widths, and what prefixes and batches change."""
-    found = [_rules(document["rules"]), _widths(document["widths"])]
+
+def width_tables(document: dict[str, Any], shorten: bool = False) -> list[Table]:
+    """Rules, widths, and what prefixes and batches change; of many widths only some, if they are to be shortened."""
+    rows = _some(document) if shorten and len(document["grid"]) > FEW else document["widths"]
+    found = [_rules(document["rules"]), _widths(rows)]
     if len(document["by_prefix"]) > 1:
         found.append(_prefixes(document["by_prefix"]))
     if len(document["by_batch"]) > 1:
         found.append(_batches(document["by_batch"]))
     return found
+
+
+def _some(document: dict[str, Any]) -> list[dict[str, Any]]:
+    wanted = {*SHOWN, *(rule.get("deployed") for rule in document["rules"])}
+    return [row for row in document["widths"] if row["policy"] != "topN" or row["budget"] in wanted]
 
 
 def _rules(rows: Sequence[dict[str, Any]]) -> Table:
@@ -37,7 +46,8 @@ def _rules(rows: Sequence[dict[str, Any]]) -> Table:
 
 def _how(row: dict[str, Any]) -> str:
     if "slope_ms" in row:
-        clamped = ", fell: clamped" if row["clamped"] else ""
+        said = {None: "", "slope": ", fell: clamped", "intercept": ", began below 0: clamped"}
+        clamped = said[row["clamped"]]
         return f"Theorem 2, {row['slope_method'].replace('_', ' ')} slope {row['slope_ms']:.4f} ms a node{clamped}"
     if "budget_p10_p90" in row:
         low, high = row["budget_p10_p90"]
@@ -47,7 +57,8 @@ def _how(row: dict[str, Any]) -> str:
 
 
 def _widths(rows: Sequence[dict[str, Any]]) -> Table:
-    columns = ("N", "mass", "threshold", "R", "round ms", "tok/ms", "ms/token", "gain over chain", "95 % interval")
+    ends = "95 % interval"
+    columns = ("N", "mass", "threshold", "R", "round ms", "tok/ms", "ms/token", "over AR", "gain over chain", ends)
     grid = table("Throughput at each width", "policy", *columns)
     for row in rows:
         grid.add_row(
@@ -58,6 +69,7 @@ def _widths(rows: Sequence[dict[str, Any]]) -> Table:
             number(row["round_ms"], "{:.2f}"),
             number(row["tok_per_ms"], "{:.4f}"),
             number(row["ms_per_token"], "{:.3f}"),
+            number(row["speedup_over_ar"], "{:.2f}x"),
             number(row["gain_over_chain"], "{:+.1%}"),
             interval(row["gain_over_chain_ci95"], "{:+.1%}"),
         )
@@ -67,8 +79,9 @@ def _widths(rows: Sequence[dict[str, Any]]) -> Table:
 def _prefixes(rows: Sequence[dict[str, Any]]) -> Table:
     grid = table("Width by prefix", "prefix", "slope ms", "affine N*", "on the grid", "measured N*", "on the grid")
     for row in rows:
-        cells = [str(row[rule][key]) for rule in ("affine", "measured") for key in ("budget", "deployed")]
-        grid.add_row(str(row["prefix"]), f"{row['slope_ms']:.4f}", *cells)
+        answers = (row["affine"] or {}, row["measured"])
+        cells = [str(rule.get(key, "n/a")) for rule in answers for key in ("budget", "deployed")]
+        grid.add_row(str(row["prefix"]), number(row["slope_ms"], "{:.4f}"), *cells)
     return grid
 
 
@@ -76,6 +89,9 @@ def _batches(rows: Sequence[dict[str, Any]]) -> Table:
     columns = ("affine M*", "nodes a request", "measured M*", "nodes a request", "batches drawn")
     grid = table("Shared budget by batch size (Proposition 3)", "requests", *columns)
     for row in rows:
-        cells = [f"{x:.1f}" for rule in ("affine", "measured") for x in (row[rule], row[rule] / row["batch"])]
+        shared = [
+            (row[rule], None if row[rule] is None else row[rule] / row["batch"]) for rule in ("affine", "measured")
+        ]
+        cells = [number(x, "{:.1f}") for pair in shared for x in pair]
         grid.add_row(str(row["batch"]), *cells, str(row["draws"]))
     return grid

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,19 +11,24 @@ import numpy as np
 
 from castsim import __version__, arguments, show
 from castsim.errors import OptionError, PlacedError
-from castsim.forecast import committed_draws, fitted_overhead, forecast
+from castsim.forecast import committed_draws, ends_or_none, fitted_overhead, forecast, or_none
 from castsim.options import budgets_of, choose
 from castsim.pricing.acceptance import Scored, scored
-from castsim.pricing.cost import Cost, overhead_of, require_cost, require_reach
+from castsim.pricing.context import context_of, holds_of, run_contexts
+from castsim.pricing.cost import Cost, overhead_of, require_cost
+from castsim.pricing.match import differences, of_facts, of_probe, told
 from castsim.pricing.policies import pricing, without_priced
 from castsim.pricing.probefile import open_probe
 from castsim.runlog import open_run
 from castsim.sample import sample_run
 from castsim.score import domains_of
 from castsim.tables.forecast import forecast_table
+from castsim.textfile import read_text
 from castsim.verbs import chosen_prompts, document_head
 from replay.policies import Priced
 from replay.width import Overhead
+
+USUAL = (15, 31, 63)  # budgets
 
 
 def forecast_verb(
@@ -30,12 +36,14 @@ def forecast_verb(
     probe: arguments.ProbeName = "pair-cpu",
     policy: arguments.Policies = None,
     setting: arguments.Settings = None,
-    budgets: arguments.Budgets = "15,31,63",
+    budgets: arguments.AllBudgets = None,
     prefix: arguments.Prefix = None,
+    assume: arguments.Hold = None,
     batch: arguments.Requests = 1,
     draft_ms: arguments.DraftMs = None,
     overhead: arguments.OverheadMs = "0",
     live: arguments.LiveFile = None,
+    strict: arguments.Strict = False,
     domain: arguments.Domains = None,
     published: arguments.Published = False,
     seed: arguments.Seed = 0,
@@ -43,9 +51,13 @@ def forecast_verb(
 ) -> None:
     """What decoding should take: R from the replay of a run, times from a probe, overhead given or from live points.
 
+    Rounds are priced at the run's own contexts, between the prefixes of the probe. Trees and chains of more nodes than
+    the probe prices have no time.
+
     \b
     castsim forecast
     castsim forecast RUN --probe probe.json --policy topN,spine --overhead 0.8,0.01
+    castsim forecast RUN --probe blackwell-qwen3-8b --prefix 1024
     castsim live --json live.json && castsim forecast RUN --probe probe.json --live live.json
     castsim forecast --published
     """
@@ -53,36 +65,45 @@ def forecast_verb(
     if published:
         _published(json_to)
         return
-    opened, chosen, widths = (
-        open_run(run or sample_run()),
-        choose(policy or ["topN"], setting or []),
-        budgets_of(budgets),
-    )
-    cost = require_cost(open_probe(probe).curve(), prefix, batch, draft_ms, overhead_of(overhead), "least_squares")
-    require_reach(cost, max(widths[-1], opened.facts.depth_max))
-    ar_host = 0.0
+    opened, known, chosen = open_run(run or sample_run()), open_probe(probe), choose(policy or ["topN"], setting or [])
+    mismatch = differences(of_facts(opened.facts), of_probe(known))
+    warning = told(mismatch, strict)
+    prompts = chosen_prompts(domains_of(opened, domain or []), domain)
+    context = context_of(known.curve(), prefix, run_contexts(opened, prompts), holds_of(assume))
+    cost = require_cost(known.curve(), context, batch, draft_ms, overhead_of(overhead), "least_squares")
+    ar_host, widths = 0.0, _widths(budgets, cost)
     if live is not None:
         host, ar_host = _of_live(live, cost, overhead)
-        cost = Cost(cost.curve, cost.draft_ms, host)
+        cost = replace(cost, overhead=host)
     if policy == ["all"]:
         chosen = without_priced(chosen)
     if any(issubclass(c.kind, Priced) for c in chosen):
-        weighed = pricing(chosen, widths, probe, overhead, draft_ms)
+        how = {"prefix": prefix, "holds": holds_of(assume)}
+        weighed = pricing(chosen, widths, probe, overhead, draft_ms, **how)
         chosen = chosen if weighed is None else weighed.of(chosen, opened)
-    names = domains_of(opened, domain or [])
     with show.progress("forecast") as done:
-        found = scored(opened, chosen_prompts(names, domain), chosen, widths, done)
+        found = scored(opened, prompts, chosen, widths, done)
     rows = rows_of(cost, found, seed, ar_host)
-    notes = [*opened.facts.notes, *_caveats(cost, found, live, ar_host)]
+    notes = [*opened.facts.notes, *warning, context.told, *_caveats(cost, found, live, ar_host, rows)]
     document = {
         **document_head("forecast", opened),
         "probe": probe,
+        "mismatch": mismatch,
+        "prefix": int(cost.curve.prefix[0]),
+        "prefix_held": context.held,
         "draft_ms": cost.draft_ms,
         "overhead_ms": [cost.overhead.fixed_ms, cost.overhead.slope_ms],
         "caveats": notes,
         "results": rows,
     }
     show.emit(document, [forecast_table(rows, len(found.emitted))], notes, json_to)
+
+
+def _widths(budgets: str | None, cost: Cost) -> tuple[int, ...]:
+    """The budgets that were named; without any, the usual ones that the probe prices, or the widest that it does."""
+    if budgets is not None:
+        return budgets_of(budgets)
+    return tuple(n for n in USUAL if n <= cost.most) or (cost.most,)
 
 
 def rows_of(cost: Cost, found: Scored, seed: int, ar_host_ms: float = 0.0) -> list[dict[str, Any]]:
@@ -92,8 +113,7 @@ def rows_of(cost: Cost, found: Scored, seed: int, ar_host_ms: float = 0.0) -> li
     committed = emitted.sum(axis=0) / rounds.sum(axis=0)
     drawn = committed_draws(committed, (emitted, rounds), seed)
     timed = forecast(cost, nodes.tolist(), committed, drawn, seed, ar_host_ms)
-    single = bool(np.isfinite(timed.ar_ms))
-    rows: list[dict[str, Any]] = [{"policy": "AR", "budget": 0, "ms_per_token": timed.ar_ms}] if single else []
+    rows: list[dict[str, Any]] = [{"policy": "AR", "budget": 0, "ms_per_token": or_none(timed.ar_ms)}]
     for c, (choice, budget) in enumerate(found.columns):
         if c and (choice, budget) == found.columns[0]:
             continue
@@ -103,13 +123,13 @@ def rows_of(cost: Cost, found: Scored, seed: int, ar_host_ms: float = 0.0) -> li
                 "budget": budget,
                 "nodes": float(nodes[c]),
                 "committed_pooled": float(committed[c]),
-                "round_ms": float(timed.round_ms[c]),
-                "ms_per_token": float(timed.ms_per_token[c]),
-                "ms_per_token_ci95": timed.ms_per_token_ci95[:, c].tolist(),
-                "speedup_over_ar": float(timed.speedup[c]) if single else None,
-                "speedup_over_ar_ci95": timed.speedup_ci95[:, c].tolist() if single else None,
-                "gain_over_chain": float(timed.gain[c]),
-                "gain_over_chain_ci95": timed.gain_ci95[:, c].tolist(),
+                "round_ms": or_none(timed.round_ms[c]),
+                "ms_per_token": or_none(timed.ms_per_token[c]),
+                "ms_per_token_ci95": ends_or_none(timed.ms_per_token_ci95[:, c]),
+                "speedup_over_ar": or_none(timed.speedup[c]),
+                "speedup_over_ar_ci95": ends_or_none(timed.speedup_ci95[:, c]),
+                "gain_over_chain": or_none(timed.gain[c]),
+                "gain_over_chain_ci95": ends_or_none(timed.gain_ci95[:, c]),
             }
         )
     return rows
@@ -121,24 +141,34 @@ def _of_live(file: Path, cost: Cost, overhead: str) -> tuple[Overhead, float]:
         raise OptionError(f"--overhead {overhead}: goes without --live, which says it")
     remedy = "name a file that castsim live --json wrote, with trees"
     try:
-        rows = [r for r in json.loads(file.read_text(encoding="utf-8"))["results"] if r["round_ms"] is not None]
+        rows = [r for r in json.loads(read_text(file))["results"] if r["round_ms"] is not None]
         nodes, times = zip(*((r["packed"] - 1, r["round_ms"]) for r in rows if r["method"] != "AR"), strict=True)
         single = [r["round_ms"] for r in rows if r["method"] == "AR"]
-        ar_host = max(single[0] - float(cost.curve.ms_at(1)), 0.0) if single else 0.0
+        ar_host = max(single[0] - cost.ar_ms, 0.0) if single and not np.isnan(cost.ar_ms) else 0.0
         return fitted_overhead(cost, nodes, times), ar_host
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise PlacedError(file, f"holds no live rounds ({type(error).__name__}: {error})", remedy) from error
 
 
-def _caveats(cost: Cost, found: Scored, live: Path | None, ar_host_ms: float) -> list[str]:
+def _caveats(cost: Cost, found: Scored, live: Path | None, ar_host_ms: float, rows: list[dict[str, Any]]) -> list[str]:
     h = cost.overhead
     source = f"fitted to the rounds of {live.name}" if live is not None else "given"
-    return [
+    lines = [
         f"R: replay, {found.how}, {len(found.emitted)} prompts, pooled. A round: drafter {cost.draft_ms:.2f} ms + host "
         f"{h.fixed_ms:.2f} ms + {h.slope_ms:.4f} ms a node ({source}) + the target's pass, smoothed.",
         f"AR is a pass of one token and {ar_host_ms:.2f} ms of host. Trees of uneven size count at their mean size.",
-        "Intervals: prompts and probe drawn anew together, the same prompts for all rows.",
     ]
+    unpriced = [f"{row['policy']} of {row['budget']}" for row in rows if row["ms_per_token"] is None]
+    if unpriced:
+        lines.append(
+            f"The probe ends at {cost.most + 1} packed tokens, which prices {cost.most} nodes: no time for "
+            f"{', '.join(unpriced)}."
+        )
+    if np.isnan(cost.ar_ms):
+        lines.append("The probe has no pass of one token, so nothing is said of decoding without a drafter.")
+    if cost.curve.samples_ms is None:
+        return [*lines, "Intervals: prompts drawn anew; the probe holds medians only, so its noise is not in them."]
+    return [*lines, "Intervals: prompts and probe drawn anew together, the same prompts for all rows."]
 
 
 def _published(json_to: str | None) -> None:

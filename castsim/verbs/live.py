@@ -55,7 +55,7 @@ def live(
     """
     show.check_target(json_to, "--json")
     choices, widths = choose(policy or ["topN"], setting or []), budgets_of(budgets)
-    weighed = pricing(choices, widths, probe, "0", None)
+    weighed = pricing(choices, widths, probe, "0", None, holds=True)
     with live_extra("live"):
         from castsim import live as run
         from castsim.decode.loop import Decoder

@@ -5,6 +5,7 @@ from __future__ import annotations
 from castsim import arguments, show
 from castsim.errors import OptionError
 from castsim.options import budgets_of, choose
+from castsim.pricing.context import holds_of
 from castsim.pricing.policies import pricing, without_priced
 from castsim.results import caveats, results
 from castsim.runlog import open_run
@@ -26,6 +27,9 @@ def replay(
     probe: arguments.PolicyProbe = None,
     draft_ms: arguments.DraftMs = None,
     overhead: arguments.OverheadMs = "0",
+    prefix: arguments.Prefix = None,
+    assume: arguments.Hold = None,
+    strict: arguments.Strict = False,
     domain: arguments.Domains = None,
     jobs: arguments.Jobs = 1,
     backend: arguments.Backend = "local",
@@ -52,16 +56,17 @@ def replay(
     choices = choose(policy or ["topN"], setting or [])
     if policy == ["all"] and probe is None:
         choices = without_priced(choices)
-    weighed = pricing(choices, widths, probe, overhead, draft_ms)
+    how = {"prefix": prefix, "holds": holds_of(assume), "strict": strict}
+    weighed = pricing(choices, widths, probe, overhead, draft_ms, **how)
     choices = choices if weighed is None else weighed.of(choices, opened)
     plan = Plan(tuple(choices), widths, MODES[chosen])
     names = domains_of(opened, domain or [])
     with show.progress("replay") as done:
         tally = score(opened, plan, chosen_prompts(names, domain), workers, done)
     rows = results(opened, plan, tally, names, seed)
-    notes = caveats(opened, plan)
-    show.emit(
-        {**document_head("replay", opened), "caveats": notes, "results": rows}, replay_tables(rows), notes, json_to
-    )
+    priced = {} if weighed is None else {"mismatch": weighed.mismatch(opened)}
+    notes = [*caveats(opened, plan), *([] if weighed is None else weighed.notes(opened))]
+    document = {**document_head("replay", opened), **priced, "caveats": notes, "results": rows}
+    show.emit(document, replay_tables(rows), notes, json_to)
     if csv_to is not None:
         show.write_text(csv_to, show.csv_of(rows), "--csv")

@@ -12,11 +12,12 @@ from castsim.options import budgets_of
 from castsim.plots import check_plot
 from castsim.pricing.acceptance import Acceptance, mass_names, of_file, of_run, published, unknown_masses
 from castsim.pricing.answer import Question, answer
-from castsim.pricing.cost import Cost, overhead_of, require_cost, require_reach
+from castsim.pricing.context import context_of, holds_of, run_contexts
+from castsim.pricing.cost import Cost, overhead_of, require_cost
 from castsim.pricing.engines import configuration
 from castsim.pricing.played import per_round_rows
-from castsim.pricing.probefile import Probe, open_probe
-from castsim.runlog import open_run
+from castsim.pricing.probefile import open_probe
+from castsim.runlog import Run, open_run
 from castsim.sample import sample_run
 from castsim.score import domains_of
 from castsim.tables.width import width_tables
@@ -26,21 +27,26 @@ from castsim.verbs import chosen_prompts
 def width(
     probe: arguments.ProbeName = "pair-cpu",
     masses: arguments.Masses = None,
-    budgets: arguments.Budgets = "15,31,47,63,95,127",
+    budgets: arguments.AllBudgets = None,
     prefix: arguments.Prefix = None,
+    assume: arguments.Hold = None,
     batch: arguments.Requests = 1,
     draft_ms: arguments.DraftMs = None,
     overhead: arguments.OverheadMs = "0",
     line: arguments.LineMethod = "least_squares",
     domain: arguments.Domains = None,
     rank_cap: arguments.RankCap = 8,
+    strict: arguments.Strict = False,
     emit: arguments.Emit = None,
+    force: arguments.Force = False,
     plot: arguments.Plot = None,
     published: arguments.Published = False,
     seed: arguments.Seed = 0,
     json_to: arguments.Json = None,
 ) -> None:
-    """How wide a tree pays: the answer of each rule, throughput and gain at each width, tree or chain.
+    """How wide a tree pays: the answer of each rule, throughput and gain at each width, tree or chain or no drafter.
+
+    Without --budgets every width that the probe prices is weighed, and the table shows some of them.
 
     \b
     castsim width --probe blackwell-qwen3-8b --masses qwen3-8b-gsm8k
@@ -54,17 +60,24 @@ def width(
         _published(json_to)
         return
     if emit is not None and emit != "json":
-        configuration(emit, None, 1, None, None)  # an unknown engine is refused before any work
-    opened = open_probe(probe)
-    cost = require_cost(opened.curve(), prefix, batch, draft_ms, overhead_of(overhead), line)
-    asked = Question(probe, opened, cost, _priced_grid(budgets_of(budgets), cost), prefix, batch, seed)
+        configuration(emit, None, 1)  # an unknown engine is refused before any work
+    opened, run = open_probe(probe), _run_of(masses, domain)
+    prompts = None if run is None else chosen_prompts(domains_of(run, domain or []), domain)
+    rounds = None if run is None else run_contexts(run, prompts)
+    context = context_of(opened.curve(), prefix, rounds, holds_of(assume), own=True)
+    cost = require_cost(opened.curve(), context, batch, draft_ms, overhead_of(overhead), line)
+    asked = Question(probe, opened, cost, _priced_grid(budgets, cost), context, batch, seed, strict)
     with show.progress("width") as done:
-        found, more = _found(asked, masses, domain, rank_cap, done)
+        if run is None:
+            found, more = _named(str(masses), asked, budgets is not None), []
+        else:
+            found = of_run(run, prompts, asked.grid, rank_cap, asked.grid[-1], done)
+            more = per_round_rows(run, prompts, cost, found, asked.grid[-1], rank_cap, seed)
     document = answer(asked, found, more)
     if emit is not None:
-        _emit(emit, document, json_to)
+        _emit(emit, document, force, json_to)
         return
-    show.emit(document, width_tables(document), document["caveats"], json_to)
+    show.emit(document, width_tables(document, budgets is None), document["caveats"], json_to)
     if plot is not None:
         from castsim.plots.width import width_figure
 
@@ -80,48 +93,58 @@ def _published(json_to: str | None) -> None:
     show.emit(document, [settings_table(rows), intervals_table(gains)], CAVEATS, json_to)
 
 
-def _priced_grid(grid: tuple[int, ...], cost: Cost) -> tuple[int, ...]:
-    """Widths that the probe reaches."""
-    most = int(cost.curve.packed[-1]) - 1
-    if not (kept := tuple(n for n in grid if n <= most)):
-        raise OptionError(f"--budgets {grid[0]}: the probe ends at {most + 1} packed tokens; give at most {most}")
+def _priced_grid(budgets: str | None, cost: Cost) -> tuple[int, ...]:
+    """The widths that were named, as far as the probe prices them; without any, all that it prices."""
+    if budgets is None:
+        return tuple(range(1, cost.most + 1))
+    grid = budgets_of(budgets)
+    if not (kept := tuple(n for n in grid if n <= cost.most)):
+        raise OptionError(
+            f"--budgets {grid[0]}: the probe ends at {cost.most + 1} packed tokens; give at most {cost.most}"
+        )
     return kept
 
 
-def _found(
-    asked: Question, masses: str | None, domain: list[str] | None, rank_cap: int, done: Any
-) -> tuple[Acceptance, list[dict[str, Any]]]:
-    """What is known of acceptance, and rows of the per-round rule where a run was named."""
+def _run_of(masses: str | None, domain: list[str] | None) -> Run | None:
+    """The run that masses come from; None where they have a name or a file of their own."""
     path = sample_run() if masses is None else Path(masses)
-    if not path.is_dir():
-        if domain:
-            raise OptionError(f"--domain {domain[0]}: only a run has domains")
-        return _named(str(masses), asked.probe, asked.grid), []
-    run = open_run(path)
-    prompts = chosen_prompts(domains_of(run, domain or []), domain)
-    found = of_run(run, prompts, asked.grid, rank_cap, asked.grid[-1], done)
-    require_reach(asked.cost, found.depth_max)
-    return found, per_round_rows(run, prompts, asked.cost, found, asked.grid[-1], rank_cap, asked.seed)
+    if path.is_dir():
+        return open_run(path)
+    if domain:
+        raise OptionError(f"--domain {domain[0]}: only a run has domains")
+    return None
 
 
-def _named(masses: str, probe: Probe, grid: tuple[int, ...]) -> Acceptance:
+def _named(masses: str, asked: Question, narrowed: bool) -> Acceptance:
     if masses in mass_names():
-        return published(masses, probe.target, probe.gpu, grid[-1])
+        return published(masses, asked.probe.target, asked.probe.gpu, asked.grid[-1])
     if Path(masses).is_file():
-        return of_file(Path(masses), grid, grid[-1])
+        return of_file(Path(masses), asked.grid[-1], asked.grid if narrowed else None)
     raise unknown_masses(masses)
 
 
-def _emit(engine: str, document: dict[str, Any], json_to: str | None) -> None:
-    """The configuration alone on stdout."""
+def _emit(engine: str, document: dict[str, Any], force: bool, json_to: str | None) -> None:
+    """The configuration alone on stdout.
+
+    Raises:
+        OptionError: the drafter does not pay, unless forced, or the engine does not run such drafters.
+    """
     if engine == "json":
         print(json.dumps(document, allow_nan=False))
         return
-    probe, chosen = document["probe"], document["verdict"]["budget"]
-    found = configuration(engine, chosen, document["acceptance"]["depth_max"], probe["target"], probe["drafter"])
+    probe, drafted, chosen = document["probe"], document["acceptance"], document["verdict"]
+    target, drafter = (drafted[name] or probe[name] for name in ("target", "drafter"))
+    kind = drafted["kind"] or probe["drafter_kind"]
+    found = configuration(engine, chosen["budget"], drafted["depth_max"], target, drafter, kind)
+    if chosen["slower_than_ar"] and not force:
+        slow = f"{document['caveats'][0].removeprefix('Verdict: ').removesuffix('.')}"
+        raise OptionError(f"--emit {engine}: {slow}; run without a drafter, or print it with --force")
     if json_to is not None:
         show.emit({**document, "engine": vars(found)}, [], [], json_to)
         return
     print(found.text)
     show.remark(document["caveats"][0])
+    for line in document["caveats"]:
+        if line.startswith("Warning: run and probe"):
+            show.remark(line)
     show.remark(found.note + ".")

@@ -31,7 +31,8 @@ def _published() -> Iterator[dict[str, Any]]:
 
 def _own(sources: Sources) -> list[dict[str, Any]]:
     probe = sources.need_probe()
-    curve = probe.curve().at()
+    whole = probe.curve()
+    curve = whole.at(whole.prefix[-1])
     error = curve.error_ms()
     base = float(curve.ms_at(LINE_FROM))
     rows = []
