@@ -21,7 +21,7 @@ class Context:
 
     Attributes:
         tokens: cached tokens, one number for each round that is priced; their mean curve is the price.
-        held: some lie outside the measured prefixes, and the nearest one stands for them.
+        held: some lie outside the measured prefixes, and another one stands for them.
         told: the same in words.
     """
 
@@ -65,30 +65,42 @@ def context_of(
         asked: the prefix that the user named; it goes before all else.
         rounds: (n,) cached tokens of the rounds that are priced, see `run_contexts`, or None where none are known.
         holds: the user lets the nearest measured prefix stand for what lies outside.
-        own: a probe of one prefix is priced there, whatever the rounds hold.
+        own: a prefix of the probe's own stands where the rounds lie outside, as the question is the machine's.
 
     Raises:
-        OptionError: a context outside the measured prefixes, and `holds` is False.
+        OptionError: a context outside several measured prefixes, or a named one outside, and `holds` is False.
     """
     low, high = int(curve.prefix[0]), int(curve.prefix[-1])
     if high == 0:
         return Context(curve.prefix, False, "The probe names no prefix: its times stand for every context.")
     if asked is not None:
         return _checked(curve, np.array([asked]), holds, f"--prefix {asked}", f"Priced at a prefix of {asked} tokens")
-    if rounds is not None and not (own and low == high):
-        held = f"{rounds.min()} to {rounds.max()} cached tokens of the run's rounds"
-        return _checked(curve, rounds, holds, held, f"Priced at the {held}, {rounds.mean():.0f} on average")
+    if rounds is not None and not _outside(curve, rounds):
+        return Context(rounds, False, f"Priced at {_held_by(rounds)}, {rounds.mean():.0f} on average.")
+    if rounds is not None and low < high and (holds or not own):
+        return _checked(curve, rounds, holds, _held_by(rounds), f"Priced at {_held_by(rounds)}")
     usual = int(np.clip(USUAL, low, high))
-    beside = "" if rounds is None else f"; the run's rounds hold {rounds.min()} to {rounds.max()}"
-    return Context(np.array([usual]), False, f"Priced at a prefix of {usual} tokens{beside}; --prefix names another.")
+    beside = "" if rounds is None else f", which stands for {_held_by(rounds)}"
+    told = f"Priced at a prefix of {usual} tokens{beside}; --prefix names another."
+    return Context(np.array([usual]), rounds is not None, told)
+
+
+def _held_by(rounds: NDArray[np.int64]) -> str:
+    return f"the {rounds.min()} to {rounds.max()} cached tokens of the run's rounds"
+
+
+def _outside(curve: LatencyCurve, tokens: NDArray[np.int64]) -> bool:
+    return bool(tokens.min() < curve.prefix[0] or tokens.max() > curve.prefix[-1])
 
 
 def _checked(curve: LatencyCurve, tokens: NDArray[np.int64], holds: bool, what: str, told: str) -> Context:
+    """A context that may lie outside, where the user lets it."""
     low, high = int(curve.prefix[0]), int(curve.prefix[-1])
-    held = bool(tokens.min() < low or tokens.max() > high)
+    if not _outside(curve, tokens):
+        return Context(tokens, False, f"{told}.")
     measured = f"from {low} to {high}" if low < high else f"at {low} only"
-    if held and not holds:
-        remedy = f"name a measured one with --prefix {low}, or let the nearest stand for them with --assume hold"
+    if not holds:
+        remedy = f"name a measured prefix, as in --prefix {low}, or let the nearest stand with --assume hold"
         raise OptionError(f"{what}: outside the probe, which measured {measured}; {remedy}")
-    beyond = f", outside the probe, which measured {measured}: the nearest stands for them (--assume hold)"
-    return Context(tokens, held, f"{told}{beyond if held else ''}.")
+    beyond = f"outside the probe, which measured {measured}: the nearest prefix stands for them (--assume hold)"
+    return Context(tokens, True, f"{told}, {beyond}.")

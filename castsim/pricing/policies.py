@@ -65,12 +65,17 @@ class Pricing:
         return differences(of_facts(run.facts), of_probe(self.probe))
 
     def of(self, choices: Sequence[Choice], run: Run) -> list[Choice]:
-        """The choices, with a price for each that takes one: mean masses of the run's chain rounds."""
-        if not any(issubclass(c.kind, Priced) for c in choices):
-            return list(choices)
-        mass = round_masses(run, None, RANK_CAP, self.largest, lambda _: None).mean(axis=0)
-        price = Price(self.cost(run).rounds_ms(self.largest), np.minimum.accumulate(mass))
-        return [replace(c, price=price) if issubclass(c.kind, Priced) else c for c in choices]
+        """The choices, with a price for each that takes one."""
+        return with_price(choices, self.cost(run), self.largest, run)
+
+
+def with_price(choices: Sequence[Choice], cost: Cost, largest: int, run: Run) -> list[Choice]:
+    """The choices, with a price for each that takes one: a cost, and mean masses of the run's chain rounds."""
+    if not any(issubclass(c.kind, Priced) for c in choices):
+        return list(choices)
+    mass = round_masses(run, None, RANK_CAP, largest, lambda _: None).mean(axis=0)
+    price = Price(cost.rounds_ms(largest), np.minimum.accumulate(mass))
+    return [replace(c, price=price) if issubclass(c.kind, Priced) else c for c in choices]
 
 
 def pricing(

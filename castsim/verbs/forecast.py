@@ -12,14 +12,14 @@ import numpy as np
 from castsim import __version__, arguments, show
 from castsim.errors import OptionError, PlacedError
 from castsim.forecast import committed_draws, ends_or_none, fitted_overhead, forecast, or_none
-from castsim.options import budgets_of, choose
+from castsim.options import Choice, budgets_of, choose
 from castsim.pricing.acceptance import Scored, scored
 from castsim.pricing.context import context_of, holds_of, run_contexts
-from castsim.pricing.cost import Cost, overhead_of, require_cost
+from castsim.pricing.cost import Cost, overhead_of, require_cost, require_reach
 from castsim.pricing.match import differences, of_facts, of_probe, told
-from castsim.pricing.policies import pricing, without_priced
+from castsim.pricing.policies import with_price, without_priced
 from castsim.pricing.probefile import open_probe
-from castsim.runlog import open_run
+from castsim.runlog import Run, open_run
 from castsim.sample import sample_run
 from castsim.score import domains_of
 from castsim.tables.forecast import forecast_table
@@ -65,22 +65,15 @@ def forecast_verb(
     if published:
         _published(json_to)
         return
-    opened, known, chosen = open_run(run or sample_run()), open_probe(probe), choose(policy or ["topN"], setting or [])
+    opened, known = open_run(run or sample_run()), open_probe(probe)
     mismatch = differences(of_facts(opened.facts), of_probe(known))
     warning = told(mismatch, strict)
     prompts = chosen_prompts(domains_of(opened, domain or []), domain)
     context = context_of(known.curve(), prefix, run_contexts(opened, prompts), holds_of(assume))
     cost = require_cost(known.curve(), context, batch, draft_ms, overhead_of(overhead), "least_squares")
-    ar_host, widths = 0.0, _widths(budgets, cost)
-    if live is not None:
-        host, ar_host = _of_live(live, cost, overhead)
-        cost = replace(cost, overhead=host)
-    if policy == ["all"]:
-        chosen = without_priced(chosen)
-    if any(issubclass(c.kind, Priced) for c in chosen):
-        how = {"prefix": prefix, "holds": holds_of(assume)}
-        weighed = pricing(chosen, widths, probe, overhead, draft_ms, **how)
-        chosen = chosen if weighed is None else weighed.of(chosen, opened)
+    host, ar_host = (cost.overhead, 0.0) if live is None else _of_live(live, cost, overhead)
+    cost, widths = replace(cost, overhead=host), _widths(budgets, cost)
+    chosen = _priced(choose(policy or ["topN"], setting or []), policy == ["all"], cost, opened, widths)
     with show.progress("forecast") as done:
         found = scored(opened, prompts, chosen, widths, done)
     rows = rows_of(cost, found, seed, ar_host)
@@ -97,6 +90,15 @@ def forecast_verb(
         "results": rows,
     }
     show.emit(document, [forecast_table(rows, len(found.emitted))], notes, json_to)
+
+
+def _priced(choices: list[Choice], every: bool, cost: Cost, run: Run, widths: tuple[int, ...]) -> list[Choice]:
+    """The policies, those that weigh nodes with the price of the forecast; "all" leaves those out."""
+    if every:
+        return without_priced(choices)
+    if any(issubclass(c.kind, Priced) for c in choices):
+        require_reach(cost, max(widths))
+    return with_price(choices, cost, max(widths), run)
 
 
 def _widths(budgets: str | None, cost: Cost) -> tuple[int, ...]:
