@@ -44,11 +44,14 @@ class LiveOptions:
 
 
 class Live(NamedTuple):
-    """What a live run found: each decode, what the replay said of each method, and the facts of the log."""
+    """What a live run found: each decode, what the replay said of each method, the facts of the log, and what a reader
+    must know of the probe that policies weighed.
+    """
 
     decodes: list[Decode]
     walked: list[Walked | None]
     facts: Facts
+    notes: Sequence[str]
 
 
 def first_turns(conversations: Sequence[Conversation]) -> list[Conversation]:
@@ -79,7 +82,7 @@ def live(
         record(recorder, conversations, Path(folder) / "log")
         run = open_run(Path(folder) / "log")
         shards = list(run.rounds())
-        methods = _priced(methods, price, run)
+        methods, notes = _priced(methods, price, run), [] if price is None else price.notes(run)
         tables = rank_tables(run.shards, None) if any(_measured(m) for m in methods) else None
     policies = [[_policy(m, half, tables) for half in (0, 1)] for m in methods]
     limits = [min(options.new_tokens, recorder.sequence_max - len(prompt)) for prompt in prompts]
@@ -97,7 +100,7 @@ def live(
         done(len(decodes) / len(plan))
         decodes.append(decode(method, prompt, repeat, limits[prompt]))
     walked = [None if m.choice is None else _walked(shards, m, tables, len(prompts), options.seed) for m in methods]
-    return Live(decodes, walked, run.facts)
+    return Live(decodes, walked, run.facts, notes)
 
 
 def _priced(methods: Sequence[Method], price: Pricing | None, run: Run) -> list[Method]:

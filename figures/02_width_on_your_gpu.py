@@ -24,6 +24,7 @@ from castsim.plots.figures import figure_2
 from castsim.plots.sources import Sources
 from castsim.pricing.acceptance import published
 from castsim.pricing.answer import Question, answer
+from castsim.pricing.context import context_of
 from castsim.pricing.cost import require_cost
 from castsim.pricing.probefile import open_probe
 from castsim.published.widths import settings
@@ -33,9 +34,10 @@ plt.style.use(STYLE)
 plt.rcParams["figure.dpi"] = 70
 PROBE, GRID = "blackwell-qwen3-8b", (15, 31, 47, 63, 95, 127)
 probe = open_probe(PROBE)
-cost = require_cost(probe.curve(), None, 1, None, Overhead(), "least_squares")
+context = context_of(probe.curve(), None, None, holds=False)
+cost = require_cost(probe.curve(), context, 1, None, Overhead(), "least_squares")
 masses = published("qwen3-8b-gsm8k", probe.target, probe.gpu, GRID[-1])
-found = answer(Question(PROBE, probe, cost, GRID, None, 1, 0), masses)
+found = answer(Question(PROBE, probe, cost, GRID, context, 1, 0), masses)
 
 # %% [markdown]
 # ## The curve is not a line
@@ -65,14 +67,11 @@ rows = found["widths"]
 figure, axis = plt.subplots(figsize=(7, 3.6))
 trees = [row for row in rows if row["policy"] == "topN"]
 axis.plot([r["budget"] for r in trees], [100 * r["gain_over_chain"] for r in trees], "o-")
-axis.vlines(
-    [r["budget"] for r in trees], *zip(*[[100 * e for e in r["gain_over_chain_ci95"]] for r in trees], strict=True)
-)
 axis.axhline(0, color="0.7")
 axis.set(
     xlabel="nodes N",
     ylabel="gain over the chain, %",
-    title=f"{PROBE}, GSM8K: forecast with the probe's noise",
+    title=f"{PROBE}, GSM8K: forecast",
     xticks=GRID,
 )
 plt.show()

@@ -192,8 +192,10 @@ def of_file(path: Path, largest: int, budgets: Sequence[int] | None = None) -> A
         gained = expected_accepted(mass)
     except (OSError, ValueError, TypeError, KeyError, pl.exceptions.PolarsError) as error:
         raise MassError(path, first_line(error), remedy) from error
-    if len(mass) < max(*(budgets or ()), DEPTH_MAX):
-        raise MassError(path, f"has {len(mass)} masses, fewer than the widest tree or the chain", "give more of them")
+    widest = max(budgets or (0,))
+    if len(mass) < max(widest, DEPTH_MAX):
+        short_of = f"the chain of {DEPTH_MAX}" if widest <= DEPTH_MAX else f"the tree of {widest}"
+        raise MassError(path, f"has {len(mass)} masses, fewer than {short_of}", "give more of them")
     chosen = tuple(range(1, len(mass) + 1)) if budgets is None else tuple(budgets)
     return Acceptance(
         path.name,

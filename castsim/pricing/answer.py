@@ -27,9 +27,10 @@ class Question:
     Attributes:
         name: what the probe was called.
         cost: of its curve at one context and batch size.
-        grid: widths to choose from, rising; those that R is known at count.
+        grid: widths to choose from, rising, that the probe prices; those that R is known at count.
         context: what the cost is for.
         strict: refuse a probe of another deployment than that of the rounds.
+        named: widths that the user asked for by number; those that get no answer are told.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Question:
     batch: int
     seed: int
     strict: bool = False
+    named: tuple[int, ...] = ()
 
 
 def answer(asked: Question, found: Acceptance, more: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
@@ -138,10 +140,20 @@ def _caveats(document: dict[str, Any], asked: Question, found: Acceptance, warni
         _noise(document["noise"]),
         *asked.probe.notes,
         asked.context.told,
+        *_left_out(asked, document["grid"], found),
         *_of_cost(document, asked.cost, found.depth_max),
         *found.notes,
         f"R: {found.source}. Gain in time over the chain of {found.depth_max}; {_interval_of(asked.cost, found)}.",
     ]
+
+
+def _left_out(asked: Question, grid: Sequence[int], found: Acceptance) -> list[str]:
+    """The named widths without an answer, and why."""
+    beyond = [n for n in asked.named if n > asked.cost.most]
+    unknown = [n for n in asked.named if n <= asked.cost.most and n not in grid]
+    most, known = f"the probe prices trees of at most {asked.cost.most} nodes", ", ".join(map(str, found.budgets))
+    reasons = ((beyond, most), (unknown, f"R is known at {known} only"))
+    return [f"No answer for N = {', '.join(map(str, left))}: {why}." for left, why in reasons if left]
 
 
 def _interval_of(cost: Cost, found: Acceptance) -> str:

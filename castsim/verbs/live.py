@@ -87,7 +87,7 @@ def _tell(
     methods: list[Method], talk: list[Conversation], found: Any, verifier: str, seed: int, json_to: str | None
 ) -> None:
     rows = live_rows(methods, found.decodes, found.walked, seed)
-    notes = _caveats(found.facts, rows, len(talk), verifier)
+    notes = [*_caveats(found.facts, rows, len(talk), verifier), *found.notes]
     document = {
         "verb": "live",
         "version": __version__,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from castsim.pricing.acceptance import Acceptance, mass_names, of_file, of_run, 
 from castsim.pricing.answer import Question, answer
 from castsim.pricing.context import context_of, holds_of, run_contexts
 from castsim.pricing.cost import Cost, overhead_of, require_cost
-from castsim.pricing.engines import configuration
+from castsim.pricing.engines import Configuration, configuration
 from castsim.pricing.played import per_round_rows
 from castsim.pricing.probefile import open_probe
 from castsim.runlog import Run, open_run
@@ -50,7 +49,8 @@ def width(
 
     \b
     castsim width --probe blackwell-qwen3-8b --masses qwen3-8b-gsm8k
-    castsim width --probe probe.json --masses RUN --plot width.png --emit vllm
+    castsim width --probe probe.json --masses RUN --plot width.png
+    castsim width --probe blackwell-qwen3-8b --masses qwen3-8b-gsm8k --emit vllm
     castsim width --published
     """
     show.check_target(json_to, "--json")
@@ -66,7 +66,8 @@ def width(
     rounds = None if run is None else run_contexts(run, prompts)
     context = context_of(opened.curve(), prefix, rounds, holds_of(assume), own=True)
     cost = require_cost(opened.curve(), context, batch, draft_ms, overhead_of(overhead), line)
-    asked = Question(probe, opened, cost, _priced_grid(budgets, cost), context, batch, seed, strict)
+    named = () if budgets is None else budgets_of(budgets)
+    asked = Question(probe, opened, cost, _priced_grid(named, cost), context, batch, seed, strict, named)
     with show.progress("width") as done:
         if run is None:
             found, more = _named(str(masses), asked, budgets is not None), []
@@ -74,10 +75,10 @@ def width(
             found = of_run(run, prompts, asked.grid, rank_cap, asked.grid[-1], done)
             more = per_round_rows(run, prompts, cost, found, asked.grid[-1], rank_cap, seed)
     document = answer(asked, found, more)
-    if emit is not None:
+    if emit is None:
+        show.emit(document, width_tables(document, budgets is None), document["caveats"], json_to)
+    else:
         _emit(emit, document, force, json_to)
-        return
-    show.emit(document, width_tables(document, budgets is None), document["caveats"], json_to)
     if plot is not None:
         from castsim.plots.width import width_figure
 
@@ -93,15 +94,12 @@ def _published(json_to: str | None) -> None:
     show.emit(document, [settings_table(rows), intervals_table(gains)], CAVEATS, json_to)
 
 
-def _priced_grid(budgets: str | None, cost: Cost) -> tuple[int, ...]:
+def _priced_grid(named: tuple[int, ...], cost: Cost) -> tuple[int, ...]:
     """The widths that were named, as far as the probe prices them; without any, all that it prices."""
-    if budgets is None:
-        return tuple(range(1, cost.most + 1))
-    grid = budgets_of(budgets)
-    if not (kept := tuple(n for n in grid if n <= cost.most)):
-        raise OptionError(
-            f"--budgets {grid[0]}: the probe ends at {cost.most + 1} packed tokens; give at most {cost.most}"
-        )
+    kept = tuple(n for n in named or range(1, cost.most + 1) if n <= cost.most)
+    if not kept:
+        problem = f"the probe ends at {cost.most + 1} packed tokens; give at most {cost.most}"
+        raise OptionError(f"--budgets {named[0]}: {problem}")
     return kept
 
 
@@ -124,23 +122,21 @@ def _named(masses: str, asked: Question, narrowed: bool) -> Acceptance:
 
 
 def _emit(engine: str, document: dict[str, Any], force: bool, json_to: str | None) -> None:
-    """The configuration alone on stdout.
+    """The configuration alone on stdout, and the document in the file of --json; "--json -" prints the document.
 
     Raises:
-        OptionError: the drafter does not pay, unless forced, or the engine does not run such drafters.
+        OptionError: what the engine would run does not pay, unless forced, or it does not run such drafters.
     """
     if engine == "json":
-        print(json.dumps(document, allow_nan=False))
+        show.emit(document, [], [], json_to)
+        if json_to != "-":
+            show.emit(document, [], [], "-")
         return
-    probe, drafted, chosen = document["probe"], document["acceptance"], document["verdict"]
-    target, drafter = (drafted[name] or probe[name] for name in ("target", "drafter"))
-    kind = drafted["kind"] or probe["drafter_kind"]
-    found = configuration(engine, chosen["budget"], drafted["depth_max"], target, drafter, kind)
-    if chosen["slower_than_ar"] and not force:
-        slow = f"{document['caveats'][0].removeprefix('Verdict: ').removesuffix('.')}"
-        raise OptionError(f"--emit {engine}: {slow}; run without a drafter, or print it with --force")
-    if json_to is not None:
-        show.emit({**document, "engine": vars(found)}, [], [], json_to)
+    found = _configured(engine, document)
+    if not force:
+        _require_gain(found, document)
+    show.emit({**document, "engine": vars(found)}, [], [], json_to)
+    if json_to == "-":
         return
     print(found.text)
     show.remark(document["caveats"][0])
@@ -148,3 +144,21 @@ def _emit(engine: str, document: dict[str, Any], force: bool, json_to: str | Non
         if line.startswith("Warning: run and probe"):
             show.remark(line)
     show.remark(found.note + ".")
+
+
+def _configured(engine: str, document: dict[str, Any]) -> Configuration:
+    probe, drafted = document["probe"], document["acceptance"]
+    target, drafter = (drafted[name] or probe[name] for name in ("target", "drafter"))
+    kind = drafted["kind"] or probe["drafter_kind"]
+    return configuration(engine, document["verdict"]["budget"], drafted["depth_max"], target, drafter, kind)
+
+
+def _require_gain(found: Configuration, document: dict[str, Any]) -> None:
+    """Refuse what is slower than no drafter: the tree, or the chain where the engine verifies no tree."""
+    budget = document["verdict"]["budget"] if found.expresses else None
+    policy, what = ("chain", "the chain") if budget is None else ("topN", f"the tree of N = {budget}")
+    rows = (r for r in document["widths"] if r["policy"] == policy and budget in (None, r["budget"]))
+    speedup = next(rows)["speedup_over_ar"]
+    if speedup is not None and speedup < 1:
+        slow = f"{what} that it would run is slower than decoding without a drafter: {speedup:.2f}x"
+        raise OptionError(f"--emit {found.engine}: {slow}; run without a drafter, or print it with --force")

@@ -56,10 +56,15 @@ def test_prefixes_are_interpolated_and_batches_are_not():
     found = LatencyCurve([16, 32], np.arange(1, 9).reshape(2, 2, 2), [1024, 2048], [1, 8], [[1, 2], [3, 4]])
     assert found.at(1536).ms.ravel().tolist() == [3, 4]
     assert found.at(1536, 8).draft_ms.ravel().tolist() == [3]
-    assert found.at(10**6).ms.ravel().tolist() == [5, 6]  # the nearest one
-    assert found.at().prefix.tolist() == [1024]
+    assert found.at([1024, 2048, 1536, 1536]).ms.ravel().tolist() == [3, 4]  # the mean over rounds
+    assert found.at(10**6, outside="hold").ms.ravel().tolist() == [5, 6]
+    for prefix in (10**6, 0, [1024, 4096]):
+        with pytest.raises(ValueError, match="outside what was measured, 1024 to 2048"):
+            found.at(prefix)
+    with pytest.raises(ValueError, match=r"there are prefixes \[1024, 2048\]; name one"):
+        found.at()
     with pytest.raises(ValueError, match=r"batch 4 was not measured; there are \[1, 8\]"):
-        found.at(batch=4)
+        found.at(1024, batch=4)
     with pytest.raises(ValueError, match="choose a prefix"):
         found.ms_at(16)
 

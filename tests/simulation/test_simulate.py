@@ -26,6 +26,7 @@ from replay.policies.schedule import Schedule
 from replay.policies.topn import TopN
 
 CALIBRATED = {"sharp": 1.0, "shift": 0.0, "off": 0.0, "tilt": 1.0, "focus": 1.0, "lost": 0.0, "common": 0.0}
+GRID = ("--budgets", "15,31,47,63,95,127")  # the paper's widths
 TINY = Model(**{**{"sure": 0.0, "noise": 1.0}, **CALIBRATED})
 
 
@@ -371,11 +372,9 @@ def test_the_simulated_gsm8k_run_gives_the_published_answers(castsim, tmp_path):
         if name.startswith("R pooled"):
             policy, budget = name.removeprefix("R pooled: ").split()
             assert abs(target.error(simulated[policy, int(budget)])) < 0.02, name
+    asked = ("width", "--probe", "blackwell-qwen3-8b", *GRID, "--masses")
     rules = {
-        source: {
-            r["rule"]: r.get("deployed")
-            for r in document(castsim, "width", "--probe", "blackwell-qwen3-8b", "--masses", source)["rules"]
-        }
+        source: {r["rule"]: r.get("deployed") for r in document(castsim, *asked, source)["rules"]}
         for source in (str(out), "qwen3-8b-gsm8k")
     }
     for rule in ("affine", "measured"):
