@@ -279,7 +279,7 @@ WithinMs = Annotated[float, Option("--within-ms", metavar="MS", min=0, help="Tar
 ServeSeed = Annotated[int, Option("--seed", metavar="N", min=0, help="Seed of requests and arrivals.")]
 
 Backend = Annotated[
-    str, Option("--backend", metavar="NAME", help="local, or dask for a cluster that is there (castsim[cluster]).")
+    str, Option("--backend", metavar="NAME", help="local, or dask for a cluster that is there (needs '.[cluster]').")
 ]
 Scheduler = Annotated[
     str | None,

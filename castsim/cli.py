@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -13,6 +14,7 @@ from castsim.errors import CastsimError
 from castsim.verbs.allocate import allocate
 from castsim.verbs.calibrate import calibrate
 from castsim.verbs.check import check
+from castsim.verbs.exclusive import Command
 from castsim.verbs.figures import figures
 from castsim.verbs.fit_profile import fit_profile
 from castsim.verbs.forecast import forecast_verb
@@ -49,24 +51,25 @@ def build() -> typer.Typer:
     """The application; its help lists the policies that are there."""
     app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
     app.callback()(_about)
-    app.command(epilog=f"Policies: {', '.join(load_policies())}. Their options: castsim policies.")(replay)
-    app.command()(record)
-    app.command()(live)
-    app.command()(generate)
-    app.command()(check)
-    app.command()(probe)
-    app.command()(width)
-    app.command("forecast")(forecast_verb)
-    app.command()(simulate)
-    app.command()(allocate)
-    app.command("serve")(serve_verb)
-    app.command()(figures)
-    app.command()(report)
-    app.command("fit-profile")(fit_profile)
-    app.command("report-profile")(report_profile)
-    app.command()(calibrate)
-    app.command("import")(import_log)
-    app.command()(policies)
+    verb = partial(app.command, cls=Command)
+    verb(epilog=f"Policies: {', '.join(load_policies())}. Their options: castsim policies.")(replay)
+    verb()(record)
+    verb()(live)
+    verb()(generate)
+    verb()(check)
+    verb()(probe)
+    verb()(width)
+    verb("forecast")(forecast_verb)
+    verb()(simulate)
+    verb()(allocate)
+    verb("serve")(serve_verb)
+    verb()(figures)
+    verb()(report)
+    verb("fit-profile")(fit_profile)
+    verb("report-profile")(report_profile)
+    verb()(calibrate)
+    verb("import")(import_log)
+    verb()(policies)
     return app
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from castsim.errors import OptionError, first_line
+from castsim.extras import install
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -75,7 +76,7 @@ def _client(scheduler: str) -> Any:
     try:
         from distributed import Client
     except ModuleNotFoundError as error:
-        raise OptionError("--backend dask needs distributed: pip install 'castsim[cluster]'") from error
+        raise OptionError(f"--backend dask needs distributed: {install('cluster')}") from error
     try:
         return Client(scheduler, timeout=CONNECT_S)
     except (OSError, ValueError) as error:  # a timeout is an OSError

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from castsim.errors import ForeignError, first_line
+from castsim.extras import install
 from castsim.foreign import Foreign, ImportOptions, sequences_frame
 from castsim.manifest import Facts
 from replay.rounds import ID_LIMIT
@@ -65,7 +66,7 @@ def _load(file: Path) -> list[dict[str, Any]]:
     try:
         import torch
     except ImportError as error:
-        raise ForeignError(file, "needs torch to be read", "pip install 'castsim[pt]'") from error
+        raise ForeignError(file, "needs torch to be read", install("pt")) from error
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch warns of what is refused here anyway

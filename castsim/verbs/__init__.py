@@ -8,6 +8,7 @@ from typing import Any
 
 from castsim import __version__
 from castsim.errors import OptionError
+from castsim.extras import install
 from castsim.prompts import Conversation, read_prompts
 from castsim.runlog import Run
 
@@ -39,7 +40,7 @@ def live_extra(verb: str) -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         raise OptionError(
-            f"{verb} needs torch and transformers ({error.name} is missing): pip install 'castsim[live]'"
+            f"{verb} needs torch and transformers ({error.name} is missing): {install('live')}"
         ) from error
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import typer
+
 from castsim import arguments, show
 from castsim.allocation import Experiment, allocation
 from castsim.runlog import open_run
@@ -10,10 +12,12 @@ from castsim.score import domains_of
 from castsim.tables.allocate import allocate_tables
 from castsim.verbs import document_head
 from castsim.verbs.counts import counts
+from castsim.verbs.exclusive import refuse
 from castsim.workers import workers_of
 
 
 def allocate(
+    context: typer.Context,
     run: arguments.RunFolder = None,
     batch: arguments.BatchOf = 32,
     per_request: arguments.PerRequest = "4,8,16",
@@ -32,6 +36,8 @@ def allocate(
     castsim allocate RUN --batch 32 --per-request 4
     """
     show.check_target(json_to, "--json")
+    if scheduler is not None:
+        refuse(context, "--scheduler", "--jobs")
     workers = workers_of(jobs, backend, scheduler)
     opened = open_run(run or sample_run())
     asked = Experiment(batch, counts("--per-request", per_request) or (4,), batches, requests, seed)

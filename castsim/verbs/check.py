@@ -11,11 +11,13 @@ from castsim import __version__, arguments, show
 from castsim.options import budgets_of
 from castsim.tables.live import check_table
 from castsim.verbs import live_extra, memory_told, some_prompts
+from castsim.verbs.exclusive import refuse
 
 OWN_PROMPTS = 2  # of the pair's 60
 
 
 def check(
+    context: typer.Context,
     target: arguments.Target = "pair",
     drafter: arguments.Drafter = None,
     prompts: arguments.Prompts = None,
@@ -33,7 +35,7 @@ def check(
 ) -> None:
     """Check that decoding is exact on a pair: masks, caches, greedy and sampled outputs, and the replay's forecast.
 
-    Needs castsim[live]. Exit code 1 if a check fails. Without arguments it checks the small pair that castsim carries,
+    Needs '.[live]'. Exit code 1 if a check fails. Without arguments it checks the small pair that castsim carries,
     on a CPU in under a minute.
 
     \b
@@ -41,6 +43,8 @@ def check(
     castsim check --target Qwen/Qwen3-4B --drafter z-lab/Qwen3-4B-DFlash-b16 --prompts gsm8k --limit 4 --dtype bfloat16
     """
     show.check_target(json_to, "--json")
+    if raw:
+        refuse(context, "--raw", "--thinking")
     widths = budgets_of(budgets)
     with live_extra("check"):
         from castsim.checks import CheckOptions
@@ -52,6 +56,8 @@ def check(
     talk = first_turns(some_prompts(prompts, limit, OWN_PROMPTS))
     with memory_told():
         bound, chat = load_pair(target, drafter, dtype, device, raw, thinking)
+    if bound.target.dtype.itemsize >= 4:
+        refuse(context, "float32, where outputs are equal token for token", "--near-tie")
     recorder = Recorder(bound, chat, RecordOptions(max_new_tokens, seed=seed))
     decoder = Decoder(bound, recorder.eos_ids)
     options = CheckOptions(max_new_tokens, widths, near_tie, draws, seed)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+import typer
+
 from castsim import __version__, arguments, show
 from castsim.errors import OptionError
 from castsim.runlog import open_run
@@ -13,11 +15,13 @@ from castsim.simulation.fitting import fitted_published, of_run
 from castsim.simulation.profile import Profile, open_profile, profile_names
 from castsim.simulation.targets import published_profiles
 from castsim.tables.profile import profile_tables, summary_table
+from castsim.verbs.exclusive import refuse
 
 WANTED = "give a run to fit to, or --published with names or all"
 
 
 def fit_profile(
+    context: typer.Context,
     run: arguments.FittedRun = None,
     published: arguments.PublishedNames = None,
     out: arguments.ProfileOut = Path("profile.json"),
@@ -36,6 +40,8 @@ def fit_profile(
     show.check_target(json_to, "--json")
     if (run is None) == (published is None):
         raise OptionError(f"castsim fit-profile: {WANTED}")
+    if run is not None:
+        refuse(context, "a run to fit to, which one process does", "--jobs")
     effort = Effort(rows, steps, seed)
     if run is not None:
         show.check_target(out, "--out")

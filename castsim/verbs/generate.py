@@ -7,15 +7,17 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import typer
 
 from castsim import __version__, arguments, show
-from castsim.errors import OptionError
 from castsim.options import one_policy
 from castsim.prompts import Conversation
 from castsim.verbs import live_extra, memory_told
+from castsim.verbs.exclusive import refuse, refuse_sampling
 
 
 def generate(
+    context: typer.Context,
     prompt: arguments.PromptText,
     target: arguments.Target = "pair",
     drafter: arguments.Drafter = None,
@@ -35,15 +37,18 @@ def generate(
     seed: arguments.RecordSeed = 0,
     json_to: arguments.Json = None,
 ) -> None:
-    """Answer one prompt, as it comes, and say on stderr what the rounds were like. Needs castsim[live].
+    """Answer one prompt, as it comes, and say on stderr what the rounds were like. Needs '.[live]'.
 
     \b
     castsim generate "A robe takes 2 bolts of blue fiber and half that much white fiber. How many bolts in total?"
     castsim generate "def add(a, b):" --policy chain --temperature 0.7 --json -
     """
     show.check_target(json_to, "--json")
-    if policy == "ar" and setting:
-        raise OptionError(f"--set {setting[0]}: autoregressive decoding has no options; leave it out")
+    if policy == "ar":
+        refuse(context, "--policy ar", "--set", "--budget", "--rank-kept", "--verifier")
+    refuse_sampling(context, temperature, "--verifier")
+    if raw:
+        refuse(context, "--raw", "--thinking")
     chosen = None if policy == "ar" else one_policy("--policy", policy, setting or [], budget)
     with live_extra("generate"):
         from castsim.decode.clock import Stopwatch

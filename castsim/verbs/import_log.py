@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import typer
+
 from castsim import arguments, show
 from castsim.foreign import ImportOptions, import_run, told_facts
 from castsim.runlog import open_run
 from castsim.verbs import document_head
+from castsim.verbs.exclusive import refuse
 
 
 def import_log(
+    context: typer.Context,
     file: arguments.ForeignFile,
     out: arguments.Out,
     sequences: arguments.SequencesFile = None,
@@ -24,6 +28,10 @@ def import_log(
     castsim import tiny_dense.npz --out logs/tiny --eos 0 --fact vocab_size=4096
     """
     show.check_target(json_to, "--json")
+    if file.suffix in (".jsonl", ".pt"):
+        refuse(context, f"{file.name}, which holds its own sequences", "--sequences")
+    if file.suffix in (".jsonl", ".npz"):
+        refuse(context, f"{file.name}, whose prompts name their domains", "--domain")
     options = ImportOptions(sequences, domain, tuple(eos or ()), per_domain, told_facts(fact or []))
     with show.progress("import") as done:
         import_run(file, out, options, done)

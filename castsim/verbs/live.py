@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import typer
+
 from castsim import __version__, arguments, show
 from castsim.decodes import Method, live_rows
 from castsim.forecast import PARTS
@@ -15,11 +17,13 @@ from castsim.prompts import Conversation
 from castsim.score import BASELINE
 from castsim.tables.live import live_table
 from castsim.verbs import live_extra, memory_told, some_prompts
+from castsim.verbs.exclusive import refuse, refuse_sampling
 
 OWN_PROMPTS = 6  # of the pair's 60, spread over its domains, for a run without --prompts
 
 
 def live(
+    context: typer.Context,
     target: arguments.Target = "pair",
     drafter: arguments.Drafter = None,
     prompts: arguments.Prompts = None,
@@ -46,7 +50,7 @@ def live(
 ) -> None:
     """Decode live: AR, the DFlash chain and trees on the same prompts, timed, beside what replay and forecast said.
 
-    Needs castsim[live]. Without arguments it decodes with the small pair that castsim carries, on a CPU in under a
+    Needs '.[live]'. Without arguments it decodes with the small pair that castsim carries, on a CPU in under a
     minute.
 
     \b
@@ -54,6 +58,9 @@ def live(
     castsim live --target Qwen/Qwen3-8B --drafter z-lab/Qwen3-8B-DFlash-b16 --prompts gsm8k --limit 20 --device cuda
     """
     show.check_target(json_to, "--json")
+    refuse_sampling(context, temperature, "--verifier")
+    if raw:
+        refuse(context, "--raw", "--thinking")
     choices, widths = choose(policy or ["topN"], setting or []), budgets_of(budgets)
     weighed = pricing(choices, widths, probe, "0", None, holds=True)
     with live_extra("live"):

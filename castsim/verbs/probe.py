@@ -5,15 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import typer
+
 from castsim import __version__, arguments, show
 from castsim.errors import OptionError
 from castsim.pricing.probefile import Probe
 from castsim.tables.probe import probe_table
 from castsim.verbs import live_extra, memory_told
 from castsim.verbs.counts import counts
+from castsim.verbs.exclusive import refuse
 
 
 def probe(
+    context: typer.Context,
     target: arguments.Target = "pair",
     drafter: arguments.Drafter = None,
     out: arguments.ProbeOut = Path("probe.json"),
@@ -31,7 +35,7 @@ def probe(
     seed: arguments.ProbeSeed = 0,
     json_to: arguments.Json = None,
 ) -> None:
-    """Time the target's pass over packed tokens, prefixes and batch sizes on this machine. Needs castsim[live].
+    """Time the target's pass over packed tokens, prefixes and batch sizes on this machine. Needs '.[live]'.
 
     Without arguments it probes the small pair that castsim carries. Broken off, it keeps the passes that it finished.
 
@@ -47,6 +51,10 @@ def probe(
     axes = [counts(option, text) for option, text in (("--packed", packed), ("--prefix", prefix), ("--batch", batch))]
     if random_weights != (config is not None):
         raise OptionError("--random-weights: goes with --config FILE, the target's config.json")
+    if random_weights:
+        refuse(context, "--random-weights", "--target")
+    if drafter_config is not None:
+        refuse(context, "--drafter-config", "--drafter")
     with live_extra("probe"):
         from castsim import probe as run
         from castsim.decode import shapes

@@ -7,6 +7,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import typer
+
 from castsim import __version__, arguments, show
 from castsim.errors import OptionError
 from castsim.options import one_policy
@@ -14,11 +16,13 @@ from castsim.prompts import read_prompts
 from castsim.runlog import open_run
 from castsim.runparts import shard_of
 from castsim.verbs import document_head, live_extra, memory_told
+from castsim.verbs.exclusive import refuse, refuse_idle, refuse_sampling
 
 FULL = "give a smaller --batch or another --device; whole prompts stay"
 
 
 def record(
+    context: typer.Context,
     target: arguments.Target = "pair",
     drafter: arguments.Drafter = None,
     prompts: arguments.Prompts = None,
@@ -42,7 +46,7 @@ def record(
     seed: arguments.RecordSeed = 0,
     json_to: arguments.Json = None,
 ) -> None:
-    """Record a run: the target's outputs, and the drafter's marginals at every position of them. Needs castsim[live].
+    """Record a run: the target's outputs, and the drafter's marginals at every position of them. Needs '.[live]'.
 
     A recording that was broken off goes on where it was. Without arguments it records the small pair that castsim
     carries, on a CPU in under a minute.
@@ -52,6 +56,10 @@ def record(
     castsim record --target Qwen/Qwen3-8B --drafter z-lab/Qwen3-8B-DFlash-b16 --prompts gsm8k --limit 100 --out RUN
     """
     show.check_target(json_to, "--json")
+    refuse_idle(context, "--sparse", "--budget")
+    refuse_sampling(context, temperature)
+    if raw:
+        refuse(context, "--raw", "--thinking")
     part = shard_of(shard) if shard else _torchrun_shard()
     policy = one_policy("--sparse", sparse, [], budget) if sparse else None
     with live_extra("record"):

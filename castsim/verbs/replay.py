@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import typer
+
 from castsim import arguments, show
 from castsim.errors import OptionError
 from castsim.options import budgets_of, choose
@@ -13,12 +15,14 @@ from castsim.sample import sample_run
 from castsim.score import Mode, Plan, domains_of, score
 from castsim.tables.replay import replay_tables
 from castsim.verbs import chosen_prompts, document_head
+from castsim.verbs.exclusive import refuse, refuse_idle
 from castsim.workers import workers_of
 
 MODES: dict[str, Mode] = {"walked": "walked", "per-round": "per_round", "chain-rounds": "chain_rounds"}
 
 
 def replay(
+    context: typer.Context,
     run: arguments.RunFolder = None,
     policy: arguments.Policies = None,
     setting: arguments.Settings = None,
@@ -47,6 +51,9 @@ def replay(
     """
     show.check_target(json_to, "--json")
     show.check_target(csv_to, "--csv")
+    refuse_idle(context, "--probe", "--draft-ms", "--overhead", "--prefix", "--assume", "--strict")
+    if scheduler is not None:
+        refuse(context, "--scheduler", "--jobs")
     workers = workers_of(jobs, backend, scheduler)
     opened = open_run(run or sample_run())
     walked = "walked" if opened.facts.layout == "dense" else "per-round"

@@ -5,15 +5,19 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import typer
+
 from castsim import arguments, show
 from castsim.options import one_policy
 from castsim.runlog import open_run
 from castsim.simulation.profile import open_profile
 from castsim.simulation.runs import Shape, simulate_run
 from castsim.verbs import document_head
+from castsim.verbs.exclusive import refuse_idle
 
 
 def simulate(
+    context: typer.Context,
     profile: arguments.ProfileName = "qwen3-8b-gsm8k",
     rounds: arguments.RoundCount = 20_000,
     out: arguments.SimulatedOut = Path("simulated-run"),
@@ -35,6 +39,7 @@ def simulate(
     castsim simulate --profile my-profile.json --sparse chain --out RUN
     """
     show.check_target(json_to, "--json")
+    refuse_idle(context, "--sparse", "--budget")
     known = open_profile(profile)
     length = tokens or known.tokens
     shape = Shape(
