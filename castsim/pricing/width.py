@@ -108,14 +108,16 @@ def widths(cost: Cost, found: Acceptance, grid: Sequence[int], seed: int) -> lis
     rows = [_ar_row(timed, known)]
     for i, budget in enumerate(budgets):
         tree = i > 0
-        rate = None if line is None else expected[budget - 1] / (line.fixed_ms + line.slope_ms * (budget - 1))
+        before, threshold = budget - 1, None
+        if tree and line is not None:
+            threshold = float(line.slope_ms * expected[before] / (line.fixed_ms + line.slope_ms * before))
         rows.append(
             {
                 "policy": "topN" if tree else "chain",
                 "budget": budget,
                 "packed": budget + 1,
                 "mass": float(found.mass[budget - 1]) if tree else None,
-                "threshold": None if line is None or rate is None or not tree else float(rate * line.slope_ms),
+                "threshold": threshold,
                 "committed_expected": float(expected[budget]) if tree else None,
                 "committed": float(committed[i]),
                 "round_ms": or_none(timed.round_ms[i]),

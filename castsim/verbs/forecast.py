@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import typer
 
 from castsim import __version__, arguments, show
-from castsim.errors import OptionError, PlacedError
+from castsim.errors import PlacedError
 from castsim.forecast import committed_draws, ends_or_none, fitted_overhead, forecast, or_none
 from castsim.options import Choice, budgets_of, choose
 from castsim.pricing.acceptance import Scored, scored
@@ -25,6 +26,7 @@ from castsim.score import domains_of
 from castsim.tables.forecast import forecast_table
 from castsim.textfile import read_text
 from castsim.verbs import chosen_prompts, document_head
+from castsim.verbs.exclusive import refuse, refuse_all_but
 from replay.policies import Priced
 from replay.width import Overhead
 
@@ -32,6 +34,7 @@ USUAL = (15, 31, 63)  # budgets
 
 
 def forecast_verb(
+    context: typer.Context,
     run: arguments.RunFolder = None,
     probe: arguments.ProbeName = "pair-cpu",
     policy: arguments.Policies = None,
@@ -63,27 +66,30 @@ def forecast_verb(
     """
     show.check_target(json_to, "--json")
     if published:
+        refuse_all_but(context, "--published", "--json")
         _published(json_to)
         return
+    if live is not None:
+        refuse(context, "--live, which says the host's time", "--overhead")
     opened, known = open_run(run or sample_run()), open_probe(probe)
     mismatch = differences(of_facts(opened.facts), of_probe(known))
     warning = told(mismatch, strict)
     prompts = chosen_prompts(domains_of(opened, domain or []), domain)
-    context = context_of(known.curve(), prefix, run_contexts(opened, prompts), holds_of(assume))
-    cost = require_cost(known.curve(), context, batch, draft_ms, overhead_of(overhead), "least_squares")
-    host, ar_host = (cost.overhead, 0.0) if live is None else _of_live(live, cost, overhead)
+    at = context_of(known.curve(), prefix, run_contexts(opened, prompts), holds_of(assume))
+    cost = require_cost(known.curve(), at, batch, draft_ms, overhead_of(overhead), "least_squares")
+    host, ar_host = (cost.overhead, 0.0) if live is None else _of_live(live, cost)
     cost, widths = replace(cost, overhead=host), _widths(budgets, cost)
     chosen = _priced(choose(policy or ["topN"], setting or []), policy == ["all"], cost, opened, widths)
     with show.progress("forecast") as done:
         found = scored(opened, prompts, chosen, widths, done)
     rows = rows_of(cost, found, seed, ar_host)
-    notes = [*opened.facts.notes, *warning, context.told, *_caveats(cost, found, live, ar_host, rows)]
+    notes = [*opened.facts.notes, *warning, at.told, *_caveats(cost, found, live, ar_host, rows)]
     document = {
         **document_head("forecast", opened),
         "probe": probe,
         "mismatch": mismatch,
         "prefix": int(cost.curve.prefix[0]),
-        "prefix_held": context.held,
+        "prefix_held": at.held,
         "draft_ms": cost.draft_ms,
         "overhead_ms": [cost.overhead.fixed_ms, cost.overhead.slope_ms],
         "caveats": notes,
@@ -137,10 +143,8 @@ def rows_of(cost: Cost, found: Scored, seed: int, ar_host_ms: float = 0.0) -> li
     return rows
 
 
-def _of_live(file: Path, cost: Cost, overhead: str) -> tuple[Overhead, float]:
+def _of_live(file: Path, cost: Cost) -> tuple[Overhead, float]:
     """h(N) from the rounds in the JSON of `castsim live`, and the host's time of a token of its AR, if it is there."""
-    if overhead != "0":
-        raise OptionError(f"--overhead {overhead}: goes without --live, which says it")
     remedy = "name a file that castsim live --json wrote, with trees"
     try:
         rows = [r for r in json.loads(read_text(file))["results"] if r["round_ms"] is not None]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import typer
+
 from castsim import __version__, arguments, show
 from castsim.errors import OptionError
 from castsim.options import budgets_of
@@ -21,9 +23,11 @@ from castsim.sample import sample_run
 from castsim.score import domains_of
 from castsim.tables.width import width_tables
 from castsim.verbs import chosen_prompts
+from castsim.verbs.exclusive import refuse, refuse_all_but, refuse_idle
 
 
 def width(
+    context: typer.Context,
     probe: arguments.ProbeName = "pair-cpu",
     masses: arguments.Masses = None,
     budgets: arguments.AllBudgets = None,
@@ -57,17 +61,21 @@ def width(
     show.check_target(plot, "--plot")
     check_plot(plot)
     if published:
+        refuse_all_but(context, "--published", "--json")
         _published(json_to)
         return
+    refuse_idle(context, "--emit", "--force")
     if emit is not None and emit != "json":
         configuration(emit, None, 1)  # an unknown engine is refused before any work
-    opened, run = open_probe(probe), _run_of(masses, domain)
+    opened, run = open_probe(probe), _run_of(masses)
+    if run is None:
+        refuse(context, f"--masses {masses}, which is no run", "--domain", "--rank-cap")
     prompts = None if run is None else chosen_prompts(domains_of(run, domain or []), domain)
     rounds = None if run is None else run_contexts(run, prompts)
-    context = context_of(opened.curve(), prefix, rounds, holds_of(assume), own=True)
-    cost = require_cost(opened.curve(), context, batch, draft_ms, overhead_of(overhead), line)
+    at = context_of(opened.curve(), prefix, rounds, holds_of(assume), own=True)
+    cost = require_cost(opened.curve(), at, batch, draft_ms, overhead_of(overhead), line)
     named = () if budgets is None else budgets_of(budgets)
-    asked = Question(probe, opened, cost, _priced_grid(named, cost), context, batch, seed, strict, named)
+    asked = Question(probe, opened, cost, _priced_grid(named, cost), at, batch, seed, strict, named)
     with show.progress("width") as done:
         if run is None:
             found, more = _named(str(masses), asked, budgets is not None), []
@@ -103,14 +111,10 @@ def _priced_grid(named: tuple[int, ...], cost: Cost) -> tuple[int, ...]:
     return kept
 
 
-def _run_of(masses: str | None, domain: list[str] | None) -> Run | None:
+def _run_of(masses: str | None) -> Run | None:
     """The run that masses come from; None where they have a name or a file of their own."""
     path = sample_run() if masses is None else Path(masses)
-    if path.is_dir():
-        return open_run(path)
-    if domain:
-        raise OptionError(f"--domain {domain[0]}: only a run has domains")
-    return None
+    return open_run(path) if path.is_dir() else None
 
 
 def _named(masses: str, asked: Question, narrowed: bool) -> Acceptance:

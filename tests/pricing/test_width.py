@@ -119,7 +119,7 @@ def test_masses_that_rise_or_exceed_one_are_refused(castsim, tmp_path, values, s
     [
         (["--probe", "h200-qwen3-8b"], "no file and no probe by name; there are pair-cpu, blackwell-qwen3-8b"),
         (["--masses", "qwen3-8b-poems"], "there are qwen3-8b-gsm8k"),
-        (["--masses", "qwen3-8b-gsm8k", "--domain", "GSM8K"], "only a run has domains"),
+        (["--masses", "qwen3-8b-gsm8k", "--domain", "GSM8K"], "which is no run"),
         (["--batch", "8"], "batch 8 was not measured"),
         (["--line", "ridge"], "there are least_squares, endpoints, theil_sen"),
         (["--overhead", "fast"], "--overhead fast"),
