@@ -119,7 +119,7 @@ def _run_of(masses: str | None) -> Run | None:
 
 def _named(masses: str, asked: Question, narrowed: bool) -> Acceptance:
     if masses in mass_names():
-        return published(masses, asked.probe.target, asked.probe.gpu, asked.grid[-1])
+        return published(masses, asked.probe.target, asked.probe.gpu, asked.cost.most)
     if Path(masses).is_file():
         return of_file(Path(masses), asked.grid[-1], asked.grid if narrowed else None)
     raise unknown_masses(masses)

@@ -36,7 +36,7 @@ def test_a_forecast_without_widths_takes_what_the_probe_prices(castsim, short):
 def test_the_width_of_a_short_probe(castsim, short):
     found = document(castsim, "width", "--probe", short)
     assert found["grid"] == list(range(1, 8))
-    assert [rule["rule"] for rule in found["rules"]][0] == "measured"  # no line from 16 to 128
+    assert found["rules"][0]["rule"] == "measured"  # no line from 16 to 128
     assert found["verdict"]["gain_over_chain"] is None and found["verdict"]["speedup_over_ar"] > 1
     text = " ".join(found["caveats"])
     assert "No affine rule: the probe has fewer than two packed counts from 16 to 128" in text
