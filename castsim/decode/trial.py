@@ -13,6 +13,7 @@ from castsim.decode.pack import chain, pack
 from castsim.errors import ModelError, in_one_line
 from castsim.models.attention import Windows
 from castsim.models.cache import KeyValueCache
+from castsim.models.noise import HUGE, allowed, deviation, own_noise
 from castsim.models.target import Target
 
 PREFIX = (1, 2, 3)
@@ -35,30 +36,31 @@ def require_trees(target: Target, windows: Windows) -> None:
         ModelError: rows of a packed tree differ from a standalone forward, or see their siblings.
     """
     try:
-        deviation, leak = _tried(target, windows)
+        apart, leak, noise = _tried(target, windows)
     except Exception as error:  # whatever a model of another kind does with a mask, positions or a cache
         if "out of memory" in str(error):
             raise
         problem = f"{type(target.model).__name__} cannot verify a tree ({in_one_line(error)})"
         raise ModelError(target.name, problem, "use a causal transformer that takes masks and position ids") from error
-    limit = torch.finfo(target.dtype).eps ** 0.5  # experts of a mixture may round otherwise beside another token
+    limit = allowed(target.dtype, noise)  # experts of a mixture may round otherwise beside another token
     # What is no number is left to the decoder, which names the type that it comes from.
-    if np.isfinite(deviation) and (deviation > 3 * limit or leak > limit):
-        seen = "a row sees its sibling" if leak > limit else f"a row is {deviation:.2g} off a standalone forward"
+    if apart < HUGE and (apart > 3 * limit or leak > limit):
+        seen = "a row sees its sibling" if leak > limit else f"a row is {apart:.2g} off a standalone forward"
         problem = f"{type(target.model).__name__} does not verify trees exactly: {seen}"
         raise ModelError(target.name, problem, "use another target")
 
 
 @torch.inference_mode()
-def _tried(target: Target, windows: Windows) -> tuple[float, float]:
-    """How far a path's rows are from a standalone forward, and from themselves beside another sibling; relative."""
+def _tried(target: Target, windows: Windows) -> tuple[float, float, float]:
+    """How far a path's rows are from a standalone forward, and from themselves beside another sibling; and the model's
+    own noise; relative.
+    """
     packed = _rows(target, windows, TREE)[PATH]
     other = replace(TREE, token=np.array([4, 5, 2, 1, 3]))
     again = _rows(target, windows, other)[PATH]
     ids = torch.tensor([[*PREFIX, *TREE.token[PATH]]], device=target.device) % target.embedding_rows
     alone = target.model(ids, use_cache=False).logits[0, -len(PATH) :]
-    deviation, leak = ((packed - other).abs().max() / alone.abs().max() for other in (alone, again))
-    return float(deviation), float(leak)
+    return deviation(packed, alone), deviation(packed, again), own_noise(target, ids, len(PATH))
 
 
 def _rows(target: Target, windows: Windows, tree: Tree) -> Tensor:
