@@ -8,6 +8,8 @@ import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import (
+    Gemma2Config,
+    Gemma2ForCausalLM,
     Gemma3ForCausalLM,
     Gemma3TextConfig,
     LlamaConfig,
@@ -15,6 +17,8 @@ from transformers import (
     PreTrainedTokenizerFast,
     Qwen3Config,
     Qwen3ForCausalLM,
+    Qwen3MoeConfig,
+    Qwen3MoeForCausalLM,
 )
 
 from castsim.models.bind import load_drafter
@@ -41,6 +45,12 @@ SHAPE = {
 KINDS = {
     "qwen3": (Qwen3Config, Qwen3ForCausalLM, {}),
     "llama": (LlamaConfig, LlamaForCausalLM, {}),
+    "gemma2": (Gemma2Config, Gemma2ForCausalLM, {"sliding_window": 16}),
+    "qwen3moe": (
+        Qwen3MoeConfig,
+        Qwen3MoeForCausalLM,
+        {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32},
+    ),
     "gemma3": (Gemma3TextConfig, Gemma3ForCausalLM, {"sliding_window": 128, "query_pre_attn_scalar": 8}),
 }
 DFLASH = {

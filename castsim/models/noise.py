@@ -27,7 +27,8 @@ def deviation(found: Tensor, expected: Tensor) -> float:
 
 @torch.inference_mode()
 def own_noise(target: Target, ids: Tensor, rows: int) -> float:
-    """How far the last rows of a plain causal forward move when as many tokens stand behind them; relative.
+    """How far the last rows of a plain causal forward move when as many tokens stand behind them, or as many as there
+    are positions for; relative.
 
     No mask or position of castsim's is in it, so that a fault in those cannot excuse itself.
 
@@ -36,8 +37,9 @@ def own_noise(target: Target, ids: Tensor, rows: int) -> float:
         rows: how many of the last are compared.
     """
     alone = target.model(ids, use_cache=False).logits[0, -rows:]
-    behind = torch.cat([ids, ids], dim=1)
-    beside = target.model(behind, use_cache=False).logits[0, ids.shape[1] - rows : ids.shape[1]]
+    length = ids.shape[1]
+    longer = torch.cat([ids, ids[:, : target.positions_max - length]], dim=1)
+    beside = target.model(longer, use_cache=False).logits[0, length - rows : length]
     return deviation(beside, alone)
 
 

@@ -169,6 +169,19 @@ def test_check_passes_and_fails_by_its_exit_code(pairs, tmp_path, monkeypatch, c
     assert "FAIL" in out and "Failed." in out
 
 
+@pytest.mark.parametrize("kind", ["gemma2", "qwen3moe"])
+def test_every_check_passes_on_capped_scores_and_on_experts(tmp_path, monkeypatch, capsys, kind):
+    """Parts of both that run in float32 are no fault of the decoder, and experts are multiplied in float64 too."""
+    pair = {"dflash": tiny.saved_pair(tmp_path, kind=kind)}
+    words = with_prompts(pair, tmp_path)
+    assert not run(monkeypatch, "check", *words, "--draws", 50, "--budgets", "7", "--json", tmp_path / "check.json")
+    found = json.loads((tmp_path / "check.json").read_text())
+    assert [c["name"] for c in found["checks"]][1] == "packed rows equal standalone forwards, float64"
+    assert not run(monkeypatch, "record", *words, "--out", tmp_path / "run")
+    assert not run(monkeypatch, "live", *words, "--budgets", "7", "--repeats", 1, "--json", tmp_path / "live.json")
+    assert json.loads((tmp_path / "live.json").read_text())["results"]
+
+
 @pytest.mark.parametrize("margin, passes", [(0.125, True), (0.25, True), (3.0, False)])
 def test_a_near_tie_is_judged_by_the_margin_of_the_ar_logits(margin, passes):
     """Scenario 15."""
