@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from castsim.errors import RunLogError, first_line
+from castsim.textfile import read_json, write_whole
 
 SCHEMA_VERSION = 2
 NAME = "manifest.json"
@@ -58,6 +58,7 @@ class Facts(BaseModel):
     thinking: bool | None = None  # what the chat template was told
     source: Text | None = None  # file name and digest of what was imported, or digest of the prompts recorded
     licence: Text | None = None
+    imported: dict[str, int] = Field(default_factory=dict)  # what became of the rows of a foreign log, by name
     simulated: bool = False
     seed: int | None = None
     notes: tuple[Text, ...] = Field(default=(), strict=False)
@@ -102,9 +103,7 @@ def digest_of_file(file: Path) -> str:
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Seal and write, in one step as far as a reader can see."""
-    part = folder / f"{NAME}.part"
-    part.write_text(json.dumps(manifest.sealed().model_dump(mode="json"), indent=1) + "\n")
-    os.replace(part, folder / NAME)
+    write_whole(folder / NAME, json.dumps(manifest.sealed().model_dump(mode="json"), indent=1) + "\n")
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -119,7 +118,7 @@ def read_manifest(folder: Path) -> Manifest:
     if not file.is_file():
         raise RunLogError(folder, f"has no {NAME}, so it is no finished run", "let its recording end, or name another")
     try:
-        manifest = Manifest.model_validate(json.loads(file.read_text(encoding="utf-8")))
+        manifest = Manifest.model_validate(read_json(file))
         json.dumps(
             manifest.model_dump(), ensure_ascii=False
         ).encode()  # a lone surrogate can stand in JSON but cannot be printed

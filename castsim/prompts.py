@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from castsim.errors import PromptError, first_line
+from castsim.textfile import read_lines
 
 PLAIN = re.compile(r"[\w .:+/#-]{1,200}")  # NAME_PATTERN as Python spells it
 FOLDER_VARIABLE = "CASTSIM_PROMPTS"  # where NAME.jsonl of a benchmark may lie
@@ -115,7 +116,11 @@ def _file_of(name: str) -> Path | None:
 
 def _file_lines(file: Path) -> list[tuple[str, Line]]:
     found = []
-    for number, raw in enumerate(file.read_bytes().split(b"\n"), start=1):
+    try:
+        lines = read_lines(file)
+    except ValueError as error:
+        raise PromptError(file, first_line(error), "give one JSON object a line") from error
+    for number, raw in enumerate(lines, start=1):
         if raw.strip():
             place = f"{file}, line {number}"
             try:

@@ -14,13 +14,13 @@ from types import TracebackType
 import filelock
 import numpy as np
 import polars as pl
-from pydantic import ValidationError
 
 from castsim import __version__
 from castsim.errors import RunLogError, first_line
 from castsim.manifest import NAME, Facts, FileEntry, Manifest, digest_of_file, write_manifest
 from castsim.runlog import continuations, open_run
 from castsim.schema import SEQUENCES, optional_schema, rounds_schema
+from castsim.textfile import read_text, write_whole
 from replay import Marginals, Rounds
 
 ROWS_IN_SHARD = 8192  # a shard is what a reader holds in memory: about 16 MB at L = 15, K = 16
@@ -128,17 +128,15 @@ class RunWriter:
 
     def _put(self, file: Path, text: str) -> None:
         """Write a small file whole or not at all."""
-        part = file.with_name(f"{file.name}.part")
         try:
-            part.write_text(text)
-            os.replace(part, file)
+            write_whole(file, text)
         except OSError as error:
             raise self._not_written(error) from error
 
     def _same_facts(self, begun: Path) -> None:
         try:
-            same = Facts.model_validate_json(begun.read_text()) == self.facts
-        except ValidationError:
+            same = Facts.model_validate_json(read_text(begun)) == self.facts
+        except ValueError:  # a ValidationError is one
             same = False
         if not same:
             raise RunLogError(self.folder, "was begun with other settings", "repeat those, or name another folder")

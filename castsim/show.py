@@ -15,6 +15,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 from castsim.errors import OptionError
+from castsim.textfile import write_whole
 
 
 @contextmanager
@@ -72,15 +73,12 @@ def write_text(file: Path, text: str, option: str) -> None:
     Raises:
         OptionError: the place cannot be written to.
     """
-    part = file.with_name(f"{file.name}.part")
     try:
         if file.is_symlink() or (file.exists() and not file.is_file()):
-            file.write_text(text)  # a link, pipe or device stays what it is
-            return
-        part.write_text(text)
-        os.replace(part, file)
+            file.write_text(text, encoding="utf-8", errors="backslashreplace")  # a link or device stays what it is
+        else:
+            write_whole(file, text)
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise OptionError(f"{option} {file}: cannot be written ({error.strerror}); name another file") from error
 
 

@@ -1,16 +1,19 @@
-"""Text and tables that other programs wrote: their encoding, their separator, their order of rows.
+"""Text and tables in files: their encoding, their separator, their order of rows; and how castsim writes text.
 
-Whoever opens such a file does it here, so that each reader takes the same files. Errors are plain `ValueError`s; the
-reader that knows the file's place and remedy wraps them.
+Whoever opens a file that another program can have written does it here, so that each reader takes the same files.
+Errors are plain `ValueError`s; the reader that knows the file's place and remedy wraps them.
 """
 
 from __future__ import annotations
 
 import codecs
 import io
+import json
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -21,6 +24,7 @@ MARKS = (  # UTF-32 first: its mark begins with that of UTF-16
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 SEPARATORS = ",;\t"
+NULS = "it holds NUL characters, as UTF-16 without a byte-order mark does: save it as UTF-8"
 WHOLE = r"^\s*[-+]?\d+\s*$"
 DECIMAL = r"^\s*[-+]?\d+([.,]\d+)?([eE][-+]?\d+)?\s*$"
 
@@ -43,15 +47,71 @@ def read_text(file: Path) -> str:
         OSError: the file cannot be read.
         ValueError: it is in another encoding; the message names the line.
     """
-    raw, encoding = file.read_bytes(), encoding_of(file)
+    text = _decoded(file.read_bytes(), encoding_of(file), whole=True)
+    if "\0" in text:
+        raise ValueError(NULS)
+    return text
+
+
+def _decoded(raw: bytes, encoding: str, whole: bool) -> str:
+    """Bytes as text; of a file that is not whole, a last letter that is cut is left out."""
     try:
-        text = raw.decode(encoding)
+        return codecs.getincrementaldecoder(encoding)().decode(raw, final=whole)
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise ValueError(f"line {line} is no {encoding.removesuffix('-sig').upper()} text: save it as UTF-8") from error
-    if "\0" in text:
-        raise ValueError("it holds NUL characters, as UTF-16 without a byte-order mark does: save it as UTF-8")
-    return text
+
+
+def read_lines(file: Path) -> list[bytes]:
+    """The lines of a JSONL as UTF-8 without a byte-order mark, whatever its encoding was.
+
+    They stay bytes, so that the reader can name a line that is no text; the last one may be torn inside a letter.
+
+    Raises:
+        OSError, ValueError: see `read_text`.
+    """
+    raw, encoding = file.read_bytes(), encoding_of(file)
+    if encoding != "utf-8-sig":
+        raw = _decoded(raw, encoding, whole=False).encode()
+    lines = raw.removeprefix(codecs.BOM_UTF8).split(b"\n")
+    if b"\0" in lines[0]:
+        raise ValueError(NULS)
+    return lines
+
+
+def read_json(file: Path) -> Any:
+    """What a JSON file says; no object of it may say one thing twice.
+
+    Raises:
+        OSError, ValueError: see `read_text`; it is no JSON, or a key occurs twice.
+        RecursionError: it is nested too deeply.
+    """
+    return json.loads(read_text(file), object_pairs_hook=_once)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"it says {twice[:60]!a} twice: keep one")
+    return found
+
+
+def write_whole(file: Path, text: str) -> None:
+    """Write a file in UTF-8, whole or not at all; half a file is never left, nor is anything beside it.
+
+    What Unicode cannot write, as a file name of raw bytes, is written with backslashes.
+
+    Raises:
+        OSError: the place cannot be written to.
+    """
+    part = file.with_name(f"{file.name}.part")
+    try:
+        part.write_text(text, encoding="utf-8", errors="backslashreplace")
+        os.replace(part, file)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def read_table(file: Path) -> pl.DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -24,6 +25,12 @@ from replay.rounds import ID_LIMIT
 TOLD = ("target", "drafter", "dtype", "licence", "vocab_size")  # facts that no layout carries
 VOCAB_SIZE = re.compile(r"[1-9][0-9]{0,9}")
 TokenId = Annotated[int, Field(ge=0, lt=ID_LIMIT)]
+MARKED = {
+    "accepted_beyond_end": "rounds accept more than was realised: their prompts ended at the token limit, and they are "
+    "censored there.",
+    "tied_at_top": "rounds have a tie at the top of the logits that decides what the chain accepts: positions go by "
+    "what the file says, a replay ranks the lower id first.",
+}
 LAYOUTS = {".npz": "npz", ".pt": "pt", ".jsonl": "jsonl"}
 
 
@@ -36,6 +43,7 @@ class Foreign:
         prompt, position: (B,) which prompt a round belongs to and the root's place in its output.
         token, logq: (B, L, K) candidates in any order.
         facts: what the layout tells of the run.
+        marks: (B,) each, rounds that are not plain, by a name of `MARKED`.
     """
 
     sequences: pl.DataFrame
@@ -44,6 +52,7 @@ class Foreign:
     token: np.ndarray
     logq: np.ndarray
     facts: Facts
+    marks: dict[str, np.ndarray] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -79,8 +88,9 @@ def import_run(
     if not file.is_file():
         raise ForeignError(file, "is not a file", "name a log to import")
     found = importlib.import_module(f"castsim.foreign.{LAYOUTS[file.suffix]}").read(file, options)
-    kept = _ended(_first_prompts(found, options.per_domain), options)
-    facts = kept.facts.model_copy(update={**options.facts, "source": f"{file.name} (SHA-256 {digest_of_file(file)})"})
+    kept = _counted(_ended(_first_prompts(found, options.per_domain), options))
+    source = f"{_printable(file.name)} (SHA-256 {digest_of_file(file)})"
+    facts = kept.facts.model_copy(update={**options.facts, "source": source})
     _write(file, out, replace(kept, facts=facts), progress)
     return facts
 
@@ -138,7 +148,8 @@ def _first_prompts(found: Foreign, per_domain: int | None) -> Foreign:
 
 def _with_rows(found: Foreign, rows: np.ndarray) -> Foreign:
     columns = ("prompt", "position", "token", "logq")
-    return replace(found, **{name: getattr(found, name)[rows] for name in columns})
+    marks = {name: mark[rows] for name, mark in found.marks.items()}
+    return replace(found, marks=marks, **{name: getattr(found, name)[rows] for name in columns})
 
 
 def _ended(found: Foreign, options: ImportOptions) -> Foreign:
@@ -164,8 +175,25 @@ def _ended(found: Foreign, options: ImportOptions) -> Foreign:
         notes.append(f"{cut} outputs ran on past their end of sequence and were cut there.")
     if any(behind):
         notes.append(f"{sum(behind)} rows that no token of an output follows were left out.")
-    facts = found.facts.model_copy(update={"notes": tuple(notes), "eos_ids": options.eos_ids})
+    told = {"notes": tuple(notes), "eos_ids": options.eos_ids, "imported": {"left_out": sum(behind)}}
+    facts = found.facts.model_copy(update=told)
     return _with_rows(replace(found, sequences=sequences, facts=facts), ~np.array(behind, bool))
+
+
+def _counted(found: Foreign) -> Foreign:
+    """The same with its rounds counted: with a whole continuation, cut by the end of an output, and not plain."""
+    length = dict(found.sequences.select("prompt", pl.col("output_tokens").list.len()).iter_rows())
+    last = np.array([length.get(prompt, 0) - 1 for prompt in found.prompt.tolist()], np.int64)
+    censored = int((last - found.position < found.facts.depth_max).sum())
+    counts = {"whole": len(found.prompt) - censored, "censored": censored, **found.facts.imported}
+    marked = {name: int(mark.sum()) for name, mark in found.marks.items()}
+    notes = (*found.facts.notes, *(f"{count} {MARKED[name]}" for name, count in marked.items() if count))
+    return replace(found, facts=found.facts.model_copy(update={"imported": counts | marked, "notes": notes}))
+
+
+def _printable(name: str) -> str:
+    """A file's name as text, also in a locale that takes its letters for raw bytes."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def _write(file: Path, out: Path, found: Foreign, progress: Callable[[float], None]) -> None:
@@ -176,6 +204,10 @@ def _write(file: Path, out: Path, found: Foreign, progress: Callable[[float], No
         raise ForeignError(
             file, "has rounds of a prompt that is not among the sequences", "check that both belong together"
         )
+    again = (np.diff(found.prompt, prepend=-1) == 0) & (np.diff(found.position, prepend=-1) == 0)
+    if again.any():
+        place = _place(found, int(again.argmax()))
+        raise ForeignError(file, f"{place}: another row has its prompt and position", "keep one of them")
     try:
         with whole_run(out, found.facts) as writer:
             for part in prompt_shards(stop - first):
@@ -196,9 +228,10 @@ def _checked(file: Path, found: Foreign, sequences: pl.DataFrame) -> Rounds:
         marginals = Marginals.ranked(found.token, found.logq)
         return assembled(found.facts.vocab_size, marginals, rest, found.prompt, found.position)
     except RowError as error:
-        prompt, position = found.prompt[error.row], found.position[error.row]
-        raise ForeignError(
-            file, f"prompt {prompt}, position {position}: {error.problem}", "export the log again"
-        ) from error
+        raise ForeignError(file, f"{_place(found, error.row)}: {error.problem}", "export the log again") from error
     except ValueError as error:
         raise ForeignError(file, str(error), "export the log again") from error
+
+
+def _place(found: Foreign, row: int) -> str:
+    return f"prompt {found.prompt[row]}, position {found.position[row]}"

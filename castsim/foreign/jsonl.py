@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from castsim.errors import ForeignError
 from castsim.foreign import Foreign, ImportOptions, Sequence, sequences_frame
 from castsim.manifest import Facts
+from castsim.textfile import read_lines
 
 
 class Round(BaseModel):
@@ -63,7 +64,10 @@ def read(file: Path, options: ImportOptions) -> Foreign:
 
 def _lines(file: Path) -> tuple[list[Line], int]:
     """Whole lines, and whether (0 or 1) the last was torn: one without a line end that is not JSON."""
-    raw = file.read_bytes().split(b"\n")
+    try:
+        raw = read_lines(file)
+    except ValueError as error:
+        raise ForeignError(file, str(error), "export it again") from error
     lines: list[Line] = []
     for number, text in enumerate(raw, start=1):
         try:

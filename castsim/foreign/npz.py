@@ -6,7 +6,6 @@ sequences are STEM_sequences.json, a list of {prompt_id, domain, prompt_tokens, 
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,7 @@ import polars as pl
 from castsim.errors import ForeignError, first_line
 from castsim.foreign import Foreign, ImportOptions, sequences_frame
 from castsim.manifest import Facts
+from castsim.textfile import read_json
 
 ARRAYS = {"prompt": 1, "position": 1, "root": 1, "token": 3, "logq": 3}  # name: number of axes
 
@@ -49,7 +49,7 @@ def read(file: Path, options: ImportOptions) -> Foreign:
 
 def _sequences(file: Path) -> pl.DataFrame:
     try:
-        return sequences_frame(json.loads(file.read_text(encoding="utf-8")))
+        return sequences_frame(read_json(file))
     except OSError as error:
         raise ForeignError(file, "cannot be read", "name the sequences with --sequences") from error
     except (ValueError, TypeError, RecursionError) as error:

@@ -53,7 +53,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     """
     file = folder / "config.json"
     try:
-        config = json.loads(file.read_text(encoding="utf-8"))
+        config = json.loads(file.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError) as error:
         raise ModelError(file, f"cannot be read ({first_line(error)})", "name a folder with a whole model") from error
     if not isinstance(config, dict):

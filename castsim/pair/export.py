@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from castsim.pair.recipe import Recipe
+from castsim.textfile import read_json, write_whole
 
 SHARED = ("vocab_size", "hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "rms_norm_eps",
           "max_position_embeddings")  # fmt: skip
@@ -19,8 +20,8 @@ def export_target(model: Any, tokenizer: Any, folder: Path) -> None:
     tied = "lm_head.weight" if model.config.tie_word_embeddings else None
     state = {name: weight.half() for name, weight in model.state_dict().items() if name != tied}
     model.save_pretrained(folder, state_dict=state)
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, "dtype": "float16"}, indent=2) + "\n")
+    config = read_json(folder / "config.json")
+    write_whole(folder / "config.json", json.dumps({**config, "dtype": "float16"}, indent=2) + "\n")
     tokenizer.save_pretrained(folder)
     (folder / "model.safetensors").chmod(0o644)
 
@@ -34,7 +35,7 @@ def export_head(head: torch.nn.Module, config: dict[str, Any], folder: Path) -> 
     kept = {k: (v.half() if v.is_floating_point() else v).contiguous() for k, v in state if "rotary_emb" not in k}
     save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
     (folder / "model.safetensors").chmod(0o644)
-    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+    write_whole(folder / "config.json", json.dumps(config, indent=2) + "\n")
 
 
 def dflash_json(recipe: Recipe, target: dict[str, Any], mask_id: int) -> dict[str, Any]:

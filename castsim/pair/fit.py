@@ -100,5 +100,5 @@ def _save(model: torch.nn.Module, optimiser: torch.optim.Optimizer, folder: Path
 
 def _note(folder: Path, step: int, loss: float, rate: float, seconds: float) -> None:
     line = {"step": step, "loss": round(loss, 4), "rate": round(rate, 6), "seconds": round(seconds, 1)}
-    with (folder / "log.jsonl").open("a") as log:
+    with (folder / "log.jsonl").open("a", encoding="utf-8") as log:
         log.write(json.dumps(line) + "\n")

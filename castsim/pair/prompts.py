@@ -16,6 +16,7 @@ import typer
 from castsim.cli import serve
 from castsim.pair import PROMPTS
 from castsim.pair.text import functions, json_lines, source_files
+from castsim.textfile import write_whole
 
 EACH = 15
 
@@ -42,7 +43,7 @@ def main(
     out: Annotated[Path, typer.Option(help="Where to write.")] = PROMPTS,
 ) -> None:
     """Write the embedded pair's prompts."""
-    out.write_text("".join(json.dumps(row) + "\n" for row in held_out(gsm8k, mbpp, humaneval)))
+    write_whole(out, "".join(json.dumps(row) + "\n" for row in held_out(gsm8k, mbpp, humaneval)))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from castsim.errors import CastsimError
+from castsim.textfile import read_lines
 
 SKIPPED = {"test", "tests", "site-packages", "idlelib", "lib2to3", "encodings", "pydoc_data", "__pycache__"}
 HELD_OUT = {  # modules whose functions are prompts
@@ -37,7 +38,7 @@ def json_lines(file: Path) -> list[dict]:
         CastsimError: names the line that is not JSON.
     """
     rows = []
-    for number, line in enumerate(file.read_bytes().split(b"\n"), start=1):
+    for number, line in enumerate(read_lines(file), start=1):
         try:
             rows += [json.loads(line)] if line.strip() else []
         except ValueError as error:
@@ -65,7 +66,7 @@ def source_files(held_out: bool, folder: Path | None = None) -> list[Path]:
 
 def functions(file: Path) -> Iterator[Document]:
     """Functions with a docstring: head and docstring are the prompt, the body is the reply."""
-    text = file.read_text(encoding="utf-8", errors="replace")
+    text = file.read_text(encoding="utf-8-sig", errors="replace")
     lines = text.splitlines()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef) and len(node.body) > 1 and ast.get_docstring(node):
@@ -79,5 +80,5 @@ def functions(file: Path) -> Iterator[Document]:
 def training_text(gsm8k_file: Path, mbpp_file: Path, others: list[Path], stdlib: Path | None = None) -> list[Document]:
     """All documents that the target is trained on; `others` are read as plain text, `stdlib` is Python's own."""
     files = source_files(False, stdlib)
-    plain = [Document("source", f.name, None, f.read_text(encoding="utf-8", errors="replace")) for f in files + others]
+    plain = [Document("source", f.name, None, f.read_text(encoding="utf-8-sig", errors="replace")) for f in files + others]
     return [*gsm8k(gsm8k_file), *mbpp(mbpp_file), *(d for f in files for d in functions(f)), *plain]

@@ -32,6 +32,7 @@ from castsim.pair.recipe import Recipe
 from castsim.pair.target import train_target
 from castsim.pair.text import Document, training_text
 from castsim.pair.vocabulary import MASK, train_tokenizer
+from castsim.textfile import read_text, write_whole
 
 
 def main(
@@ -55,9 +56,9 @@ def run(recipe: Recipe, documents: list[Document], work: Path) -> None:
     """
     product, text = work / "product", json.dumps(asdict(recipe), indent=1)
     work.mkdir(parents=True, exist_ok=True)
-    if (work / "recipe.json").exists() and (work / "recipe.json").read_text() != text:
+    if (work / "recipe.json").exists() and read_text(work / "recipe.json") != text:
         raise CastsimError(f"{work}: was begun with another recipe; name another folder")
-    (work / "recipe.json").write_text(text)
+    write_whole(work / "recipe.json", text)
     with stage(work, "tokenizer"):
         tokenizer = made_tokenizer(documents, recipe, work / "tokenizer")
     with stage(work, "target"):
@@ -80,7 +81,7 @@ def stage(work: Path, name: str) -> Iterator[None]:
     tell(f"{datetime.now(UTC):%H:%M:%S} {name} ...")
     begun = time.monotonic()
     yield
-    with (work / "stages.jsonl").open("a") as log:
+    with (work / "stages.jsonl").open("a", encoding="utf-8") as log:
         log.write(json.dumps({"stage": name, "seconds": round(time.monotonic() - begun, 1)}) + "\n")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from castsim.errors import OptionError, PlacedError, first_line
 from castsim.manifest import Text
 from castsim.simulation.model import PARAMETERS, Model
+from castsim.textfile import read_json
 
 FOLDER = Path(__file__).parent / "profiles"
 
@@ -71,7 +71,7 @@ def open_profile(name: str) -> Profile:
         known = ", ".join(profile_names())
         raise OptionError(f"--profile {name}: is no file and no profile by name; there are {known}")
     try:
-        profile = Profile.model_validate(json.loads(path.read_text(encoding="utf-8")))
+        profile = Profile.model_validate(read_json(path))
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "document"

@@ -46,4 +46,6 @@ def import_log(
         ", ".join(made.manifest.domains),
     )
     grid.add_row(facts.layout, *map(str, cells))
-    show.emit(document_head("import", made), [grid], facts.notes, json_to)
+    rows = show.table("Rows of the file", *(name.replace("_", " ") for name in facts.imported))
+    rows.add_row(*map(str, facts.imported.values()))
+    show.emit(document_head("import", made), [grid, rows], facts.notes, json_to)

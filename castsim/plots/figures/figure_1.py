@@ -97,7 +97,7 @@ def _texts() -> dict[int, str]:
     from castsim.pair import PROMPTS
 
     file = PROMPTS.parent / "weights" / "target" / "tokenizer.json"
-    vocab = json.loads(file.read_text(encoding="utf-8"))["model"]["vocab"]
+    vocab = json.loads(file.read_text(encoding="utf-8-sig"))["model"]["vocab"]
     shown = {"\u0120": "\u00b7", "\u010a": "\u21b5"}
     return {i: "".join(shown.get(c, c) for c in token).replace("$", r"\$") for token, i in vocab.items()}
 
