@@ -153,6 +153,10 @@ def machine(device: torch.device) -> str:
     model = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.is_file():
-        names = [line.partition(":")[2].strip() for line in info.read_text(encoding="utf-8-sig", errors="replace").splitlines() if "model name" in line]
+        names = [
+            line.partition(":")[2].strip()
+            for line in info.read_text(encoding="utf-8-sig", errors="replace").splitlines()
+            if "model name" in line
+        ]
         model = names[0] if names else model
     return f"{model}, {torch.get_num_threads()} threads" if device.type == "cpu" else device.type

@@ -5,7 +5,7 @@ Two things are not in the file:
 
 * the normaliser: logits are normalised over the K logged candidates, so masses are too high (the run says so);
 * prompts and positions: rounds follow one another, so each must continue the one before. A round whose continuation is
-  cut, or that commits an end of sequence, ends its prompt. The bonus token of a full accept is in no row; the prompt is
+  cut, or that has an end of sequence before the next root, ends its prompt. The bonus token of a full accept is in no row; the prompt is
   taken to go on.
 
 Two things in it are not plain, and are counted:
@@ -192,8 +192,8 @@ class _Output:
 
     def advance(self, committed: int, eos_ids: Sequence[int]) -> None:
         """Move to the next root."""
-        first, self.next_root = self.next_root + 1, self.next_root + committed
-        if any(token in eos_ids for token in self.tokens[first : self.next_root + 1]):
+        root, self.next_root = self.next_root, self.next_root + committed
+        if any(token in eos_ids for token in self.tokens[root : self.next_root]):  # the exporter looks before the root
             self.ended, self.next_root = True, len(self.tokens) - 1
         elif self.ended:
             self.next_root = min(self.next_root, len(self.tokens) - 1)

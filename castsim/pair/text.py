@@ -80,5 +80,7 @@ def functions(file: Path) -> Iterator[Document]:
 def training_text(gsm8k_file: Path, mbpp_file: Path, others: list[Path], stdlib: Path | None = None) -> list[Document]:
     """All documents that the target is trained on; `others` are read as plain text, `stdlib` is Python's own."""
     files = source_files(False, stdlib)
-    plain = [Document("source", f.name, None, f.read_text(encoding="utf-8-sig", errors="replace")) for f in files + others]
+    plain = [
+        Document("source", f.name, None, f.read_text(encoding="utf-8-sig", errors="replace")) for f in files + others
+    ]
     return [*gsm8k(gsm8k_file), *mbpp(mbpp_file), *(d for f in files for d in functions(f)), *plain]
