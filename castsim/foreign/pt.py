@@ -4,9 +4,9 @@ Each dict has `accepted` (int), `top_idx` (L, K) int64, `top_val` (L, K) float32
 Two things are not in the file:
 
 * the normaliser: logits are normalised over the K logged candidates, so masses are too high (the run says so);
-* prompts and positions: rounds follow one another, so each must continue the one before. A round whose continuation is
-  cut, or that has an end of sequence before the next root, ends its prompt. The bonus token of a full accept is in no row; the prompt is
-  taken to go on.
+* prompts and positions: rounds follow one another, so each must continue the one before. A prompt ends with a round
+  whose continuation is cut, or with an end of sequence (`--eos`) before the next root. The bonus token of a full accept
+  is in no row; the prompt is taken to go on.
 
 Two things in it are not plain, and are counted:
 
