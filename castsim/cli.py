@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
+import io
 import os
 import sys
 from functools import partial
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 
@@ -80,6 +82,7 @@ def main() -> None:
 
 def serve(app: typer.Typer) -> None:
     """Run an application on the command line; what the user can put right is one line on stderr and exit code 2."""
+    _take_any_letter(sys.stdout)
     try:
         code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
         sys.stdout.flush()
@@ -101,3 +104,13 @@ def serve(app: typer.Typer) -> None:
     line = "".join(c if c.isprintable() else " " for c in text)  # one line, and no control codes from a log
     print(f"castsim: {line}", file=sys.stderr)
     sys.exit(2)
+
+
+def _take_any_letter(stream: TextIO) -> None:
+    """Let names of any script be printed: as UTF-8 where no locale is set, else with backslashes for what it lacks."""
+    if not isinstance(stream, io.TextIOWrapper):
+        return
+    if codecs.lookup(stream.encoding).name == "ascii":
+        stream.reconfigure(encoding="utf-8", errors="surrogateescape")
+    else:
+        stream.reconfigure(errors="backslashreplace")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import itertools
 import typing
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -152,12 +153,14 @@ def budgets_of(text: str) -> tuple[int, ...]:
     """Budgets from "15,31,63", in rising order.
 
     Raises:
-        OptionError: an entry that is no whole number of at least 1.
+        OptionError: an entry that is no whole number of at least 1, or is there twice.
     """
     try:
-        budgets = tuple(sorted({int(part) for part in text.split(",")}))
+        budgets = tuple(sorted(int(part) for part in text.split(",")))
     except ValueError:
         raise OptionError(f"--budgets {text}: give whole numbers with commas, for example 15,31,63") from None
     if budgets[0] < 1 or budgets[-1] > LARGEST:
         raise OptionError(f"--budgets {text}: a budget counts nonroot nodes and must be at least 1, at most {LARGEST}")
+    if twice := [low for low, high in itertools.pairwise(budgets) if low == high]:
+        raise OptionError(f"--budgets {text}: {twice[0]} is there twice; give each budget once")
     return budgets

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +18,6 @@ from castsim.manifest import NAME, REWRITE, Facts, FileEntry, Manifest, digest_o
 from castsim.schema import FINISH, NAME_PATTERN, SEQUENCES, fits, rounds_schema
 from replay import Marginals, Rounds, RowError
 from replay.rounds import ID_LIMIT, refuse
-from replay.trajectory import dense_spans
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Shard:
     rounds: FileEntry
 
     def read_sequences(self) -> pl.DataFrame:
-        """The shard's prompts, columns `SEQUENCES`.
+        """The shard's prompts by number, whatever their order in the file; columns `SEQUENCES`.
 
         Raises:
             RunLogError: the file is not what the manifest says, or a row breaks the schema.
@@ -39,7 +39,7 @@ class Shard:
         for problem, bad in self._sequence_faults().items():
             rows = frame.select(bad.fill_null(False)).to_series().to_numpy()
             _refuse(self.folder / self.sequences.name, rows, problem)
-        return frame.cast({"prompt": pl.Int32})
+        return frame.cast({"prompt": pl.Int32}).sort("prompt")
 
     def _sequence_faults(self) -> dict[str, pl.Expr]:
         """What can be wrong with a row of the sequences, and the rows that it is wrong with."""
@@ -64,13 +64,13 @@ class Shard:
         }
 
     def read_rounds(self, prompts: Sequence[int] | None = None) -> Rounds:
-        """The shard's rounds, or those of some prompts (others are skipped lazily).
+        """The shard's rounds, or those of some prompts (others are skipped lazily), by prompt and position.
 
         Raises:
             RunLogError: names file, row group and row of the first row that breaks the schema.
         """
         sequences = self.read_sequences()
-        frame = _read(self.folder, self.rounds, rounds_schema(self.facts), prompts)
+        frame = _in_order(_read(self.folder, self.rounds, rounds_schema(self.facts), prompts))
         file, place = self.folder / self.rounds.name, frame["row"].to_numpy()
         for column in frame.columns:
             if column != "root":
@@ -80,9 +80,8 @@ class Shard:
         with _rows_named(file, place):
             rounds = _rounds(self.facts, frame, sequences)
         chosen = sequences if prompts is None else sequences.filter(pl.col("prompt").is_in(list(prompts)))
-        positions = int((chosen["output_tokens"].list.len() - 1).sum())
-        if self.facts.layout == "dense" and len(rounds) != positions:
-            raise RunLogError(file, f"has {len(rounds)} rows for {positions} positions of a dense log", REWRITE)
+        if self.facts.layout == "dense":
+            _refuse_gaps(file, rounds, chosen)
         return rounds
 
 
@@ -109,7 +108,7 @@ class Run:
         ]
 
     def sequences(self) -> pl.DataFrame:
-        """All prompts, columns `SEQUENCES`.
+        """All prompts by number, columns `SEQUENCES`.
 
         Raises:
             RunLogError: from reading, or where two shards have a prompt in common.
@@ -118,12 +117,12 @@ class Run:
             [pl.DataFrame(schema=SEQUENCES), *(s.read_sequences().select(*SEQUENCES) for s in self.shards)]
         )
         for column in ("prompt", "prompt_id"):
-            if whole[column].is_duplicated().any():
-                raise RunLogError(self.folder, f"has two sequences with one {column}", REWRITE)
+            if len(twice := whole.filter(pl.col(column).is_duplicated())):
+                raise RunLogError(self.folder, f"has two sequences with one {column} ({twice[column][0]})", REWRITE)
         told = (self.manifest.prompts, self.manifest.rounds, set(self.manifest.domains))
         if told != (len(whole), sum(shard.rounds.rows for shard in self.shards), set(whole["domain"])):
             raise RunLogError(self.folder / NAME, "counts other prompts, rounds or domains than its files", REWRITE)
-        return whole
+        return whole.sort("prompt")
 
     def rounds(self, prompts: Sequence[int] | None = None) -> Iterator[Rounds]:
         """The rounds shard by shard, optionally of some prompts: memory is bounded by a shard."""
@@ -137,11 +136,43 @@ def open_run(folder: Path) -> Run:
         RunLogError: see `read_manifest`; also shards that do not pair up.
     """
     manifest = read_manifest(folder)
-    names = sorted(entry.name for entry in manifest.files)
-    halves = [{n.split("-")[1] for n in names if n.startswith(kind)} for kind in ("sequences", "rounds")]
-    if halves[0] != halves[1] or len(set(names)) != len(names):
-        raise RunLogError(folder / NAME, "lists sequences and rounds files that do not pair up", REWRITE)
+    names = [entry.name for entry in manifest.files]
+    if problem := _part_fault(names):
+        raise RunLogError(folder / NAME, f"lists sequences and rounds files that do not pair up: {problem}", REWRITE)
     return Run(folder, manifest)
+
+
+def _part_fault(names: Sequence[str]) -> str | None:
+    """The first file of a run that is listed twice, or is not there; shards are numbered from 0 without a gap."""
+    wanted = [f"{kind}-{i:05d}.parquet" for i in range((len(names) + 1) // 2) for kind in ("sequences", "rounds")]
+    count = Counter(names)
+    faults = (f"{name} is {'missing' if not count[name] else 'there twice'}" for name in wanted if count[name] != 1)
+    return next(faults, None)
+
+
+def _in_order(frame: pl.DataFrame) -> pl.DataFrame:
+    """Rows by prompt and position; those of a recorder stand so already, and are not moved."""
+    prompt, position = (frame[name].cast(pl.Int64).fill_null(-1).to_numpy() for name in ("prompt", "position"))
+    step, inner = np.diff(prompt), np.diff(position)
+    return frame if ((step > 0) | ((step == 0) & (inner >= 0))).all() else frame.sort("prompt", "position")
+
+
+def _refuse_gaps(file: Path, rounds: Rounds, sequences: pl.DataFrame) -> None:
+    """Raise `RunLogError` for the first position of a dense log that has no row.
+
+    Args:
+        rounds: each position once.
+        sequences: the prompts that they are of.
+    """
+    positions = pl.int_ranges(pl.col("output_tokens").list.len().cast(pl.Int32) - 1, dtype=pl.Int32)
+    wanted = sequences.select("prompt", position=positions).filter(pl.col("position").list.len() > 0).explode("position")
+    if len(wanted) == len(rounds):
+        return
+    found = pl.DataFrame({"prompt": rounds.prompt, "position": rounds.position})
+    missing = wanted.join(found, on=["prompt", "position"], how="anti").sort("prompt", "position")
+    more = "" if len(missing) == 1 else f", nor of {len(missing) - 1} more"
+    told = f"has {len(rounds)} rows for {len(wanted)} positions of a dense log"
+    raise RunLogError(file, f"{told}: none of prompt {missing[0, 0]}, position {missing[0, 1]}{more}", REWRITE)
 
 
 def _read(folder: Path, entry: FileEntry, schema: pl.Schema, prompts: Sequence[int] | None) -> pl.DataFrame:
@@ -206,12 +237,8 @@ def _rounds(facts: Facts, frame: pl.DataFrame, sequences: pl.DataFrame) -> Round
     root = frame["root"].cast(pl.Int64).fill_null(-1).to_numpy()
     refuse((root >= 0) & (found.root >= 0) & (root != found.root), "root is not the output's token there")
     refuse(frame["context"].to_numpy() != found.context, "context is not the prompt's length plus the position")
-    rounds = assembled(
-        facts.vocab_size, Marginals(frame["token"].to_numpy(), frame["logq"].to_numpy()), found, prompt, position
-    )
-    if facts.layout == "dense":
-        dense_spans(rounds)
-    return rounds
+    marginals = Marginals(frame["token"].to_numpy(), frame["logq"].to_numpy())
+    return assembled(facts.vocab_size, marginals, found, prompt, position)
 
 
 class Continuations(NamedTuple):

@@ -53,7 +53,7 @@ class Tally:
     """Sums by prompt (P,) and column (C,).
 
     Attributes:
-        prompt: (P,) prompt numbers.
+        prompt: (P,) prompt numbers, rising.
         rounds: (P, C) rounds that count towards R.
         censored: (P, C) rounds cut by the end of the output; walked, they are among `rounds`, per round, left out.
         committed, nodes: (P, C) emitted tokens and verified nonroot nodes of `rounds`.
@@ -93,7 +93,8 @@ def score(
         done(len(tallies) / len(shards))
     if not sum(len(t.prompt) for t in tallies):
         raise RunLogError(run.folder, "has no rounds to score", "choose other prompts, or record some")
-    return Tally(**{f.name: np.concatenate([getattr(t, f.name) for t in tallies]) for f in fields(Tally)})
+    order = np.argsort(np.concatenate([t.prompt for t in tallies]))  # whichever shard a prompt lies in
+    return Tally(**{f.name: np.concatenate([getattr(t, f.name) for t in tallies])[order] for f in fields(Tally)})
 
 
 def rank_tables(shards: list[Shard], prompts: Sequence[int] | None) -> NDArray[np.float64]:

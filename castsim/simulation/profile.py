@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,6 +14,7 @@ from castsim.simulation.model import PARAMETERS, Model
 from castsim.textfile import read_json
 
 FOLDER = Path(__file__).parent / "profiles"
+STATISTIC = ("statistic", "low", "high", "source", "error", "aim")  # what a row of `statistics` has at least
 
 
 class ProfileError(PlacedError):
@@ -44,10 +46,12 @@ class Profile(BaseModel):
         """The parameters, checked.
 
         Raises:
-            ProfileError: unknown or missing ones, or a value out of range.
+            ProfileError: a missing or an unknown one, or a value out of range.
         """
-        if strange := set(self.parameters) ^ set(PARAMETERS):
-            raise ProfileError(self.name, f"parameter {min(strange)} is unknown or missing", "fit it again")
+        if missing := set(PARAMETERS) - set(self.parameters):
+            raise ProfileError(self.name, f"parameter {min(missing)} is missing", "fit it again")
+        if strange := set(self.parameters) - set(PARAMETERS):
+            raise ProfileError(self.name, f"parameter {min(strange)} is unknown", "fit it again")
         try:
             return Model(**self.parameters)
         except ValueError as error:
@@ -77,6 +81,18 @@ def open_profile(name: str) -> Profile:
         place = ".".join(map(str, first["loc"])) or "document"
         raise ProfileError(path, f"{place}: {first['msg'].lower()}", "fit it again") from error
     except (OSError, ValueError, RecursionError) as error:
-        raise ProfileError(path, f"is not JSON ({first_line(error)})", "fit it again") from error
+        raise ProfileError(path, f"is no profile's JSON ({first_line(error)})", "fit it again") from error
     profile.model()
+    for rows in (profile.statistics, profile.held_out):
+        _check_rows(path, rows)
     return profile
+
+
+def _check_rows(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Statistics are read by name, in any order, so each stands once and has all that is asked of it."""
+    for number, row in enumerate(rows):
+        if missing := [name for name in STATISTIC if name not in row]:
+            raise ProfileError(path, f"row {number} of its statistics has no {missing[0]}", "fit it again")
+    count = Counter(str(row["statistic"]) for row in rows)
+    if twice := [name for name, times in count.items() if times > 1]:
+        raise ProfileError(path, f"has two rows of the statistic {twice[0][:60]!a}", "keep one")
