@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from castsim.textfile import on_grid, read_table, read_text
+from castsim.textfile import on_grid, read_json, read_lines, read_table, read_text, write_whole
 
 TEXT = "packed,ms\n1,10.5\n16,12.25\n"
 
@@ -70,3 +70,45 @@ def test_a_point_that_is_twice_or_missing_is_named():
         on_grid(pl.concat([table, table[2:]]), ["prefix", "packed"])
     with pytest.raises(ValueError, match="column packed has an empty cell"):
         on_grid(pl.DataFrame({"packed": [1, None]}), ["packed"])
+
+
+LINES = ['{"prompt": "Größe"}', '{"prompt": "a\u2028b"}', '{"prompt": "c"}']
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
+def test_lines_are_utf_8_whatever_they_were(tmp_path, encoding):
+    file = tmp_path / "t.jsonl"
+    file.write_bytes("\n".join(LINES).encode(encoding))
+    assert [line.decode() for line in read_lines(file)] == LINES
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_a_last_line_that_is_torn_inside_a_letter_leaves_the_others_whole(tmp_path, encoding):
+    file = tmp_path / "t.jsonl"
+    file.write_bytes("\n".join([*LINES, "é"]).encode(encoding)[:-1])
+    assert [line.decode() for line in read_lines(file)[:3]] == LINES
+
+
+def test_lines_of_utf_16_without_a_mark_are_named(tmp_path):
+    file = tmp_path / "t.jsonl"
+    file.write_bytes("\n".join(LINES).encode("utf-16-le"))
+    with pytest.raises(ValueError, match="UTF-16 without a byte-order mark"):
+        read_lines(file)
+
+
+def test_json_that_says_one_thing_twice_is_refused(tmp_path):
+    file = tmp_path / "t.json"
+    file.write_text('{"a": {"b": 1, "c": 2, "b": 3}}', encoding="utf-8")
+    with pytest.raises(ValueError, match="it says 'b' twice: keep one"):
+        read_json(file)
+    file.write_text('{"a": {"b": 1}, "b": 3}', encoding="utf-8-sig")
+    assert read_json(file) == {"a": {"b": 1}, "b": 3}
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path):
+    write_whole(tmp_path / "t", "é \udcff")
+    assert (tmp_path / "t").read_bytes() == "é \\udcff".encode()
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OSError):
+        write_whole(tmp_path / "folder", "text")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["folder", "t"]
