@@ -6,13 +6,14 @@ import codecs
 import io
 import os
 import sys
+from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, TextIO
 
 import typer
 
 from castsim import __version__
-from castsim.errors import CastsimError
+from castsim.errors import CastsimError, OptionError
 from castsim.verbs.allocate import allocate
 from castsim.verbs.calibrate import calibrate
 from castsim.verbs.check import check
@@ -82,8 +83,10 @@ def main() -> None:
 
 def serve(app: typer.Typer) -> None:
     """Run an application on the command line; what the user can put right is one line on stderr and exit code 2."""
-    _take_any_letter(sys.stdout)
+    for stream in (sys.stdout, sys.stderr):
+        _take_any_letter(stream)
     try:
+        _check_letters(sys.argv[1:])
         code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
         sys.stdout.flush()
         sys.exit(code)
@@ -107,10 +110,16 @@ def serve(app: typer.Typer) -> None:
 
 
 def _take_any_letter(stream: TextIO) -> None:
-    """Let names of any script be printed: as UTF-8 where no locale is set, else with backslashes for what it lacks."""
-    if not isinstance(stream, io.TextIOWrapper):
-        return
-    if codecs.lookup(stream.encoding).name == "ascii":
-        stream.reconfigure(encoding="utf-8", errors="surrogateescape")
-    else:
-        stream.reconfigure(errors="backslashreplace")
+    """Let names of any script be printed: as UTF-8 where no locale is set, with backslashes for what another lacks."""
+    if isinstance(stream, io.TextIOWrapper):
+        unset = codecs.lookup(stream.encoding).name == "ascii"
+        stream.reconfigure(encoding="utf-8" if unset else stream.encoding, errors="backslashreplace")
+
+
+def _check_letters(arguments: Sequence[str]) -> None:
+    """Refuse arguments that Python could not decode: no other library finds a file by such a name."""
+    for text in arguments:
+        if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
+            name = os.fsencode(text).decode("utf-8", "backslashreplace")
+            coded = sys.getfilesystemencoding()
+            raise OptionError(f"{name}: holds letters that are no {coded}; set PYTHONUTF8=1, or give another name")

@@ -120,11 +120,10 @@ def _file_lines(file: Path) -> list[tuple[str, Line]]:
         lines = read_lines(file)
     except ValueError as error:
         raise PromptError(file, first_line(error), "give one JSON object a line") from error
-    for number, raw in enumerate(lines, start=1):
-        if raw.strip():
+    for number, text in enumerate(lines, start=1):
+        if text.strip():
             place = f"{file}, line {number}"
             try:
-                text = raw.decode("utf-8")
                 found.append((place, _line(place, json.loads(text))))
             except (ValueError, RecursionError) as error:
                 raise PromptError(place, f"is not JSON ({first_line(error)})", "repair or remove the line") from error

@@ -165,7 +165,9 @@ def _refuse_gaps(file: Path, rounds: Rounds, sequences: pl.DataFrame) -> None:
         sequences: the prompts that they are of.
     """
     positions = pl.int_ranges(pl.col("output_tokens").list.len().cast(pl.Int32) - 1, dtype=pl.Int32)
-    wanted = sequences.select("prompt", position=positions).filter(pl.col("position").list.len() > 0).explode("position")
+    wanted = (
+        sequences.select("prompt", position=positions).filter(pl.col("position").list.len() > 0).explode("position")
+    )
     if len(wanted) == len(rounds):
         return
     found = pl.DataFrame({"prompt": rounds.prompt, "position": rounds.position})

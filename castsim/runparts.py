@@ -58,6 +58,11 @@ def is_whole(part: Path) -> bool:
     return (part / NAME).exists()
 
 
+def missing_parts(out: Path, count: int) -> list[int]:
+    """Numbers, from 1, of the parts that are not whole yet."""
+    return [i for i in range(1, count + 1) if not is_whole(parts_folder(out) / f"{i:03d}-of-{count:03d}")]
+
+
 def join_parts(out: Path, count: int, facts: Facts, sequences: int) -> bool:
     """Make one run of all parts if all are whole; whoever comes second finds it made. True if the run is whole.
 
@@ -73,7 +78,7 @@ def join_parts(out: Path, count: int, facts: Facts, sequences: int) -> bool:
     with filelock.FileLock(parts_folder(out) / ".lock"):
         if out.exists():
             return True
-        if not all(map(is_whole, parts)):
+        if missing_parts(out, count):
             return False
         for part in parts:
             if open_run(part).facts != facts:

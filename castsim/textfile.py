@@ -24,7 +24,6 @@ MARKS = (  # UTF-32 first: its mark begins with that of UTF-16
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 SEPARATORS = ",;\t"
-NULS = "it holds NUL characters, as UTF-16 without a byte-order mark does: save it as UTF-8"
 WHOLE = r"^\s*[-+]?\d+\s*$"
 DECIMAL = r"^\s*[-+]?\d+([.,]\d+)?([eE][-+]?\d+)?\s*$"
 
@@ -47,36 +46,28 @@ def read_text(file: Path) -> str:
         OSError: the file cannot be read.
         ValueError: it is in another encoding; the message names the line.
     """
-    text = _decoded(file.read_bytes(), encoding_of(file), whole=True)
-    if "\0" in text:
-        raise ValueError(NULS)
-    return text
+    return _decoded(file, whole=True)
 
 
-def _decoded(raw: bytes, encoding: str, whole: bool) -> str:
-    """Bytes as text; of a file that is not whole, a last letter that is cut is left out."""
+def read_lines(file: Path) -> list[str]:
+    """The lines of a JSONL; its last one may be torn, also inside a letter.
+
+    Raises:
+        OSError, ValueError: see `read_text`.
+    """
+    return _decoded(file, whole=False).split("\n")  # not at the other ends of lines, which JSON strings can hold
+
+
+def _decoded(file: Path, whole: bool) -> str:
+    """A file's text; where it need not be whole, a last letter that is cut is left out."""
+    raw, encoding = file.read_bytes(), encoding_of(file)
+    if encoding == "utf-8-sig" and b"\0" in raw.partition(b"\n")[0]:
+        raise ValueError("it holds NUL characters, as UTF-16 without a byte-order mark does: save it as UTF-8")
     try:
         return codecs.getincrementaldecoder(encoding)().decode(raw, final=whole)
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise ValueError(f"line {line} is no {encoding.removesuffix('-sig').upper()} text: save it as UTF-8") from error
-
-
-def read_lines(file: Path) -> list[bytes]:
-    """The lines of a JSONL as UTF-8 without a byte-order mark, whatever its encoding was.
-
-    They stay bytes, so that the reader can name a line that is no text; the last one may be torn inside a letter.
-
-    Raises:
-        OSError, ValueError: see `read_text`.
-    """
-    raw, encoding = file.read_bytes(), encoding_of(file)
-    if encoding != "utf-8-sig":
-        raw = _decoded(raw, encoding, whole=False).encode()
-    lines = raw.removeprefix(codecs.BOM_UTF8).split(b"\n")
-    if b"\0" in lines[0]:
-        raise ValueError(NULS)
-    return lines
 
 
 def read_json(file: Path) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -89,8 +88,7 @@ def import_run(
         raise ForeignError(file, "is not a file", "name a log to import")
     found = importlib.import_module(f"castsim.foreign.{LAYOUTS[file.suffix]}").read(file, options)
     kept = _counted(_ended(_first_prompts(found, options.per_domain), options))
-    source = f"{_printable(file.name)} (SHA-256 {digest_of_file(file)})"
-    facts = kept.facts.model_copy(update={**options.facts, "source": source})
+    facts = kept.facts.model_copy(update={**options.facts, "source": f"{file.name} (SHA-256 {digest_of_file(file)})"})
     _write(file, out, replace(kept, facts=facts), progress)
     return facts
 
@@ -189,11 +187,6 @@ def _counted(found: Foreign) -> Foreign:
     marked = {name: int(mark.sum()) for name, mark in found.marks.items()}
     notes = (*found.facts.notes, *(f"{count} {MARKED[name]}" for name, count in marked.items() if count))
     return replace(found, facts=found.facts.model_copy(update={"imported": counts | marked, "notes": notes}))
-
-
-def _printable(name: str) -> str:
-    """A file's name as text, also in a locale that takes its letters for raw bytes."""
-    return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def _write(file: Path, out: Path, found: Foreign, progress: Callable[[float], None]) -> None:

@@ -14,7 +14,7 @@ from castsim.errors import OptionError
 from castsim.options import one_policy
 from castsim.prompts import read_prompts
 from castsim.runlog import open_run
-from castsim.runparts import shard_of
+from castsim.runparts import missing_parts, shard_of
 from castsim.verbs import document_head, live_extra, memory_told
 from castsim.verbs.exclusive import refuse, refuse_idle, refuse_sampling
 
@@ -88,8 +88,10 @@ def record(
 
 def _tell(out: Path, recorded: Any, part: tuple[int, int], seconds: float, json_to: str | None) -> None:
     if not recorded.whole:
-        note = f"Shard {part[0]} of {part[1]} is recorded; the run is whole when all are."
-        show.emit({"verb": "record", "version": __version__, "whole": False, "shard": list(part)}, [], [note], json_to)
+        missing = missing_parts(out, part[1])
+        note = f"Shard {part[0]} of {part[1]} is recorded; still to come: {', '.join(map(str, missing))}."
+        told = {"verb": "record", "version": __version__, "whole": False, "shard": list(part), "missing": missing}
+        show.emit(told, [], [note], json_to)
         return
     made = open_run(out)
     facts, manifest = made.facts, made.manifest

@@ -128,7 +128,13 @@ def test_sequences_can_lie_elsewhere(tmp_path):
 
 @pytest.mark.parametrize(
     ("rows", "words"),
-    [([0, 1, 2, 4, 5, 6, 7], "makes no sound run: has 7 rows for 8 positions of a dense log: none of prompt 0, position 3;"), ([0, 1, 2, 2, 3], "prompt 0, position 2: another row has")],
+    [
+        (
+            [0, 1, 2, 4, 5, 6, 7],
+            "makes no sound run: has 7 rows for 8 positions of a dense log: none of prompt 0, position 3;",
+        ),
+        ([0, 1, 2, 2, 3], "prompt 0, position 2: another row has"),
+    ],
 )
 def test_a_dense_log_with_missing_or_repeated_rows_makes_no_run(tmp_path, rows, words):
     sequences, rounds = source([9])

@@ -50,7 +50,7 @@ def test_prompts_and_turns_are_numbered_through(tmp_path):
         ('{"prompt": "\\ud800"}', "line 2: is no Unicode text"),
         ('{"prompt": "x", "id": "one"}', "line 2: has the id one of an earlier prompt"),
         ('{"prompt": "x", "id": "two#2"}', "line 2: has the id two#2 of an earlier prompt"),
-        ("\udcff", "line 2: is not JSON"),
+        ("\udcff", "line 2 is no UTF-8 text: save it as UTF-8"),
         ("[" * 100_000, "line 2: is not JSON"),
     ],
 )

@@ -317,7 +317,9 @@ def test_a_dense_log_without_a_prompts_rows_is_refused(folder):
     frame = pl.read_parquet(folder / ROUNDS).filter(pl.col("prompt") != 1)
     frame.write_parquet(folder / ROUNDS)
     runs.reseal(folder, rounds=len(frame))
-    with pytest.raises(RunLogError, match="has 20 rows for 24 positions of a dense log: none of prompt 1, position 0, nor of 3 more"):
+    with pytest.raises(
+        RunLogError, match="has 20 rows for 24 positions of a dense log: none of prompt 1, position 0, nor of 3 more"
+    ):
         read(folder)
 
 
