@@ -1,4 +1,4 @@
-"""Where no locale is set and Python may not help itself: every verb runs, and writes and prints what it does elsewhere."""
+"""Where no locale is set and Python may not help itself: every verb runs, and what it writes and prints is whole."""
 
 import json
 import os
@@ -103,7 +103,7 @@ def test_every_verb_with_a_model_writes_and_prints_whole(folder):
 
 
 def test_a_name_that_the_locale_cannot_read_is_refused_in_one_line(folder):
-    done = bare(folder, "-m", "castsim", "replay", "rungröße")
+    done = bare(folder, "-m", "castsim", "replay", os.fsdecode("rungröße".encode()))
     assert (done.returncode, done.stdout) == (2, b"")
     assert done.stderr.decode("utf-8") == (
         "castsim: rungröße: holds letters that are no ascii; set PYTHONUTF8=1, or give another name\n"

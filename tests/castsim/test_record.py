@@ -372,7 +372,7 @@ def test_torchrun_names_the_shard(pairs, tmp_path, monkeypatch, capsys):
         monkeypatch.setenv("RANK", str(rank))
         monkeypatch.setenv("WORLD_SIZE", "2")
         assert not run_cli(monkeypatch, *arguments(pairs, tmp_path))
-    assert "Shard 1 of 2 is recorded" in capsys.readouterr().out
+    assert "Shard 1 of 2 is recorded; still to come: 2." in capsys.readouterr().out
     assert open_run(tmp_path / "run").manifest.prompts == 4
 
 

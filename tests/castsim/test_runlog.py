@@ -302,7 +302,7 @@ def test_derived_columns_are_those_of_the_rounds(folder):
 def test_files_that_do_not_pair_up_are_refused(folder):
     manifest = read_manifest(folder)
     runs.reseal(folder, files=[f.model_dump() for f in manifest.files[:1]])
-    with pytest.raises(RunLogError, match="do not pair up: rounds-00000.parquet is missing"):
+    with pytest.raises(RunLogError, match=r"do not pair up: rounds-00000\.parquet is missing"):
         open_run(folder)
 
 

@@ -30,18 +30,20 @@ def chain_rounds(sequences, rounds):
     return [(int(r), int(played[r, 0])) for r in rows]
 
 
+def entry_of(torch, rounds, row, told, realized):
+    """One round of the file: logits without a normaliser, and what followed the root."""
+    return {
+        "accepted": told,
+        "top_idx": torch.tensor(rounds.marginals.token[row].astype(np.int64)),
+        "top_val": torch.tensor(rounds.marginals.logq[row] + 3.0),
+        "realized": torch.tensor(np.asarray(realized, np.int64)),
+    }
+
+
 def write_pt(torch, file, sequences, rounds):
-    """The layout of the paper's public code: the chain's rounds one after another, logits without a normaliser."""
-    entries = [
-        {
-            "accepted": a,
-            "top_idx": torch.tensor(rounds.marginals.token[r].astype(np.int64)),
-            "top_val": torch.tensor(rounds.marginals.logq[r] + 3.0),
-            "realized": torch.tensor(rounds.continuation[r, : rounds.known[r]].astype(np.int64)),
-        }
-        for r, a in chain_rounds(sequences, rounds)
-    ]
-    torch.save(entries, file)
+    """The layout of the paper's public code: the chain's rounds one after another."""
+    rows = chain_rounds(sequences, rounds)
+    torch.save([entry_of(torch, rounds, r, a, rounds.continuation[r, : rounds.known[r]]) for r, a in rows], file)
     return file
 
 
@@ -159,13 +161,7 @@ def decoded(torch, outputs, rounds, limit):
         shown = output[:limit]
         rows += [first + s for s in own]
         entries += [
-            {
-                "accepted": int(played[first + s]),
-                "top_idx": torch.tensor(rounds.marginals.token[first + s].astype(np.int64)),
-                "top_val": torch.tensor(rounds.marginals.logq[first + s] + 3.0),
-                "realized": torch.tensor(shown[s + 1 : s + 1 + runs.DEPTH], dtype=torch.int64),
-            }
-            for s in own
+            entry_of(torch, rounds, first + s, int(played[first + s]), shown[s + 1 : s + 1 + runs.DEPTH]) for s in own
         ]
     return entries, rows
 
