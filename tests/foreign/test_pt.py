@@ -145,9 +145,6 @@ def test_a_pt_without_torch_says_what_to_install(tmp_path, monkeypatch):
         import_run(tmp_path / "x.pt", tmp_path / "run", ImportOptions())
 
 
-# What the public exporter writes of a decode that ends at its token limit.
-
-
 def decoded(torch, outputs, rounds, limit):
     """Entries of the exporter, and their rows: the loop goes on while its root lies before the limit, `accepted` is
     the verifier's own count, and `realized` ends at the limit."""
