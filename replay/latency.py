@@ -106,7 +106,9 @@ class LatencyCurve:
         wanted = np.asarray(self._only_prefix() if prefix is None else prefix, np.float64)
         low, high = self.prefix[0], self.prefix[-1]
         if outside == "refuse" and not ((wanted >= low) & (wanted <= high)).all():
-            raise ValueError(f"prefix {wanted.min():g} to {wanted.max():g} is outside what was measured, {low} to {high}")
+            raise ValueError(
+                f"prefix {wanted.min():g} to {wanted.max():g} is outside what was measured, {low} to {high}"
+            )
         held = np.clip(wanted, low, high)
         weight = self._prefix_weights(held)
         cell = np.flatnonzero(self.batch == batch)
