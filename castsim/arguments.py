@@ -251,46 +251,10 @@ BatchDraws = Annotated[int, Option("--batches", metavar="N", min=2, help="Random
 RequestPool = Annotated[int, Option("--requests", metavar="N", min=1, help="Requests of a domain to draw from.")]
 AllocationSeed = Annotated[int, Option("--seed", metavar="N", min=0, help="Seed of the batches.")]
 
-BatchProbe = Annotated[
-    str,
-    Option(
-        "--probe",
-        metavar="FILE|published",
-        help="A probe with batch sizes and a drafter, or the costs of the paper's appendix F.",
-    ),
-]
-Controllers = Annotated[
-    list[str] | None,
-    Option("--policy", metavar="NAME", help="Controller; again for more.", show_default="all of them"),
-]
-Concurrency = Annotated[
-    str, Option("--concurrency", metavar="B,B,...", help="Requests in flight; with --rate the last is the most.")
-]
-Rates = Annotated[
-    str | None,
-    Option("--rate", metavar="R,R,...", help="Arrivals a second.", show_default="all requests wait from the start"),
-]
-Arrivals = Annotated[str, Option("--arrivals", metavar="KIND|CSV", help="poisson, bursty, or a CSV with a column ms.")]
-ServedRequests = Annotated[int, Option("--requests", metavar="N", min=1, help="Requests of each load.")]
-KvTokens = Annotated[
-    int | None, Option("--kv-tokens", metavar="N", min=1, help="Room for keys and values.", show_default="no limit")
-]
-WithinMs = Annotated[float, Option("--within-ms", metavar="MS", min=0, help="Target for the time per output token.")]
-ServeSeed = Annotated[int, Option("--seed", metavar="N", min=0, help="Seed of requests and arrivals.")]
-
 Backend = Annotated[
     str, Option("--backend", metavar="NAME", help="local, or dask for a cluster that is there (needs '.[cluster]').")
 ]
 Scheduler = Annotated[
     str | None,
     Option("--scheduler", metavar="tcp://HOST:PORT", help="Of the Dask cluster.", show_default=False),
-]
-Assume = Annotated[
-    str | None,
-    Option(
-        "--assume",
-        metavar="HOW",
-        help="For a probe of one request: total prices a batch by all its tokens.",
-        show_default=False,
-    ),
 ]

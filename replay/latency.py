@@ -110,7 +110,7 @@ class LatencyCurve:
                 f"prefix {wanted.min():g} to {wanted.max():g} is outside what was measured, {low} to {high}"
             )
         held = np.clip(wanted, low, high)
-        weight = self._prefix_weights(held)
+        weight = self.prefix_weights(held)
         cell = np.flatnonzero(self.batch == batch)
 
         def mean(table: FloatTable) -> FloatTable:  # a prefix of no weight may hold NaN
@@ -131,8 +131,8 @@ class LatencyCurve:
             raise ValueError(f"there are prefixes {self.prefix.tolist()}; name one")
         return int(self.prefix[0])
 
-    def _prefix_weights(self, prefix: FloatTable) -> FloatTable:
-        """(X,) share of each measured prefix in the mean over those asked for, which lie within them."""
+    def prefix_weights(self, prefix: FloatTable) -> FloatTable:
+        """(X,) share of each measured prefix in the mean over those asked for; the nearest stands beyond the ends."""
         place = np.interp(prefix, self.prefix, np.arange(len(self.prefix))).ravel()
         below = place.astype(np.intp)
         above = np.minimum(below + 1, len(self.prefix) - 1)

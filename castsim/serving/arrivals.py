@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
-from castsim.errors import OptionError, PlacedError, first_line
+from castsim.errors import OptionError
 
 Times = NDArray[np.float64]
 BURST = 8  # requests of a burst, on average
@@ -29,20 +26,4 @@ def arrivals(kind: str, rate_per_s: float, count: int, rng: np.random.Generator)
         sizes = rng.geometric(1 / BURST, count)
         starts = np.cumsum(rng.exponential(1000 * BURST / rate_per_s, count))
         return np.repeat(starts, sizes)[:count]
-    raise OptionError(f"--arrivals {kind}: there are {', '.join(KINDS)}, or a CSV with a column ms")
-
-
-def trace(file: Path) -> Times:
-    """Arrival times of a CSV with a column ms.
-
-    Raises:
-        PlacedError: no such column, or times that are negative or fall.
-    """
-    remedy = "give rising times in a column ms"
-    try:
-        found = pl.read_csv(file)["ms"].cast(pl.Float64).to_numpy()
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise PlacedError(file, f"is no trace of arrivals ({first_line(error)})", remedy) from error
-    if not len(found) or not np.isfinite(found).all() or found[0] < 0 or (np.diff(found) < 0).any():
-        raise PlacedError(file, "holds times that fall, are negative or are none", remedy)
-    return found
+    raise OptionError(f"--arrivals {kind}: there are {', '.join(KINDS)}, or a trace of requests")

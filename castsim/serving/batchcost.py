@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +16,10 @@ TAX = {1: 0.10, 8: 0.79, 32: 2.37}  # appendix F: a pass of 64 tokens a request 
 TAX_TOKENS = 64
 DRAFT_MS = {1: 3.2, 32: 19.3}  # appendix F
 PUBLISHED = "published"
+ASSUMPTIONS = {
+    "total": "one request's times price a batch by all its tokens",
+    "hold": "beyond the probe's prefixes the nearest one stands",
+}
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,10 @@ class Surface:
     draft_slope_ms: float
     residuals: tuple[tuple[int, float], ...] = ()
 
+    def at(self, context: NDArray[np.int64]) -> Surface:
+        """The same at any context: the paper prints none."""
+        return self
+
     def target_ms(self, batch: int, packed: float) -> float:
         """A pass of `packed` tokens, roots included, over all requests."""
         return self.base_ms * (1 + self.share * packed)
@@ -46,15 +55,21 @@ class Surface:
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """A probe with several batch sizes; times between them, and between packed counts, lie on lines.
+    """A probe with several batch sizes; times between them, and between packed counts and prefixes, lie on lines.
+
+    A pass is linear in each request's context, so that requests of several contexts cost the mean of their prices.
 
     Attributes:
-        curve: of one prefix, smoothed.
-        draft: (B,) drafter times at its batch sizes.
+        curve: smoothed, at all prefixes and batch sizes.
+        share: (X,) of each prefix in the price; `at` sets it.
     """
 
     curve: LatencyCurve
-    draft: NDArray[np.float64]
+    share: NDArray[np.float64]
+
+    def at(self, context: NDArray[np.int64]) -> Measured:
+        """The same for requests of these cached tokens (B,); the nearest prefix stands beyond the measured ones."""
+        return Measured(self.curve, self.curve.prefix_weights(context))
 
     def target_ms(self, batch: int, packed: float) -> float:
         """A pass of `packed` tokens over all requests, priced as the same number a request.
@@ -66,12 +81,12 @@ class Measured:
         if batch > self.curve.batch[-1] or each > self.curve.packed[-1]:
             most = f"{self.curve.batch[-1]} requests of {self.curve.packed[-1]} packed tokens"
             raise OptionError(f"--probe: ends at {most}; measure more, or give a smaller --batch")
-        times = [np.interp(each, self.curve.packed, row) for row in self.curve.ms[0]]
+        times = [np.interp(each, self.curve.packed, row) for row in np.tensordot(self.share, self.curve.ms, axes=1)]
         return float(np.interp(batch, self.curve.batch, times))
 
     def draft_ms(self, batch: int) -> float:
         """The drafter's pass."""
-        return float(np.interp(batch, self.curve.batch, self.draft))
+        return float(np.interp(batch, self.curve.batch, self.share @ self.curve.draft_ms))
 
     def prefill_ms(self, tokens: int) -> float:
         """A prompt's own pass: as measured, and beyond the widest pass in proportion to its time."""
@@ -85,23 +100,25 @@ class Total:
     the widest pass by the slope from end to end, and the drafter's not at all.
 
     Attributes:
-        packed, ms: (n,) smoothed.
-        draft: the drafter's time.
+        curve: smoothed, of one request; share: see `Measured`.
     """
 
-    packed: NDArray[np.int64]
-    ms: NDArray[np.float64]
-    draft: float
+    curve: LatencyCurve
+    share: NDArray[np.float64]
+
+    def at(self, context: NDArray[np.int64]) -> Total:
+        """See `Measured.at`."""
+        return Total(self.curve, self.curve.prefix_weights(context))
 
     def target_ms(self, batch: int, packed: float) -> float:
         """A pass of `packed` tokens over all requests."""
-        slope = (self.ms[-1] - self.ms[0]) / max(int(self.packed[-1] - self.packed[0]), 1)
-        beyond = max(0.0, packed - float(self.packed[-1]))
-        return float(np.interp(packed, self.packed, self.ms) + slope * beyond)
+        count, ms = self.curve.packed, self.share @ self.curve.ms[:, 0]
+        slope = (ms[-1] - ms[0]) / max(int(count[-1] - count[0]), 1)
+        return float(np.interp(packed, count, ms) + slope * max(0.0, packed - float(count[-1])))
 
     def draft_ms(self, batch: int) -> float:
         """The drafter's pass."""
-        return self.draft
+        return float(self.share @ self.curve.draft_ms[:, 0])
 
     def prefill_ms(self, tokens: int) -> float:
         """A prompt's own pass."""
@@ -129,27 +146,33 @@ def published_surface() -> Surface:
     return Surface(one / (1 + share), share, low_ms - slope * low, slope, residuals)
 
 
-def batch_cost(probe: str, assume: str | None = None) -> BatchCost:
+def batch_cost(probe: str, assume: Collection[str] = ()) -> BatchCost:
     """`published` for the fitted surface, or a probe with batch sizes.
 
+    Args:
+        assume: of `ASSUMPTIONS`.
+
     Raises:
-        OptionError: a probe of one batch size, which says nothing of a batch unless `assume` is "total", or without
-            drafter times.
+        OptionError: a probe of one batch size, which says nothing of a batch unless "total" is assumed, or without
+            drafter times, or an unknown assumption.
     """
-    if assume not in (None, "total"):
-        raise OptionError(f"--assume {assume}: there is total, which prices a batch by all its tokens together")
+    if unknown := sorted(set(assume) - set(ASSUMPTIONS)):
+        raise OptionError(f"--assume {unknown[0]}: there are {', '.join(f'{k} ({v})' for k, v in ASSUMPTIONS.items())}")
     if probe == PUBLISHED:
+        if assume:
+            raise OptionError(f"--assume {min(assume)}: the published costs need no assumption; name a --probe")
         return published_surface()
-    curve = open_probe(probe).curve()
-    smooth, draft = curve.smoothed(), curve.draft_ms[0]
-    if np.isnan(draft).any():
+    curve = open_probe(probe).curve().smoothed()
+    share = curve.prefix_weights(curve.prefix[:1])
+    if np.isnan(curve.draft_ms).any():
         raise OptionError(f"--probe {probe}: holds no drafter times; probe with a --drafter")
-    if assume is not None and curve.batch[0] == 1:
-        return Total(curve.packed, smooth.ms[0, 0], float(draft[0]))
+    if len(curve.batch) > 1 and "total" in assume:
+        raise OptionError(f"--assume total: the probe {probe} has batch sizes of its own; leave it out")
+    if "total" in assume and curve.batch[0] == 1:
+        return Total(curve, share)
     if len(curve.batch) < 2 or curve.batch[0] != 1:
         raise OptionError(
             f"--probe {probe}: has no batch axis from 1 on; measure one with castsim probe --batch 1,8,32, or give "
             f"--assume total or --probe {PUBLISHED}"
         )
-    part = LatencyCurve(curve.packed, smooth.ms[[0]], curve.prefix[:1], curve.batch)
-    return Measured(part, draft)
+    return Measured(curve, share)

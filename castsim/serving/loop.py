@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from castsim.errors import OptionError
 from castsim.serving.batchcost import BatchCost
 from castsim.serving.controllers import Array, Controller, Plan, View
-from castsim.serving.requests import Numbers, Outputs
+from castsim.serving.requests import Numbers, Requests
 from replay.allocate import accepted_at
 
 SEEN_EVERY = 256  # rounds between two reports of progress
@@ -27,11 +28,32 @@ class Server:
 
     Attributes:
         batch: requests in flight at most.
-        kv_tokens: keys and values that fit, in tokens; None for no limit. A request reserves prompt and output.
+        kv_tokens: keys and values that fit, in tokens; None for no limit. A request reserves its prompt, its output and
+            the nodes of a round.
     """
 
     batch: int = 32
     kv_tokens: int | None = None
+
+
+class Passes(NamedTuple):
+    """Rounds of the server, (P,) each.
+
+    Attributes:
+        began_ms, ended_ms: its time at work.
+        requests: that were verified; new: those among them that were prefilled before.
+        emitted: tokens, without the one that each prefill gives; nodes, packed: verified.
+        kv_tokens: keys and values that were held at most, the nodes included.
+    """
+
+    began_ms: Array
+    ended_ms: Array
+    requests: Numbers
+    new: Numbers
+    emitted: Numbers
+    nodes: Numbers
+    packed: Numbers
+    kv_tokens: Numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +63,7 @@ class Served:
     Attributes:
         arrival_ms, first_ms, finish_ms: (N,) when each came, had its first token, and its last.
         tokens, rounds: (N,) that each got, and took.
-        passes: rounds of the server; busy_ms: its time at work; nodes, packed: verified over all passes.
+        passes: the rounds of the server.
     """
 
     arrival_ms: Array
@@ -49,15 +71,11 @@ class Served:
     finish_ms: Array
     tokens: Numbers
     rounds: Numbers
-    passes: int
-    busy_ms: float
-    nodes: int
-    packed: int
+    passes: Passes
 
 
 def serve(
-    outputs: Outputs,
-    which: Numbers,
+    requests: Requests,
     arrival_ms: Array,
     controller: Controller,
     cost: BatchCost,
@@ -66,24 +84,25 @@ def serve(
 ) -> Served:
     """Serve N requests, first come first served: prefill the new ones, draft, plan, verify, commit, retire.
 
-    A request's tokens depend on its own rounds and its widths alone; its time depends on its neighbours too.
+    A request's tokens depend on its own rounds and its widths alone; its time depends on its neighbours too. Each pass
+    is priced at the cached tokens of its requests, a prefill at half of its prompt.
 
     Args:
-        which: (N,) the output that each request is.
         arrival_ms: (N,) rising.
 
     Raises:
         OptionError: a request that the server can never hold.
     """
-    count = len(which)
-    need = outputs.prompt_tokens[which] + outputs.tokens[which]
-    prefill_ms = np.array([cost.prefill_ms(int(n)) for n in outputs.prompt_tokens])[which]
+    outputs, which, prompt = requests.outputs, requests.which, requests.prompt_tokens
+    count, depth_max = len(which), outputs.pool.spine.shape[1]
+    need = prompt + outputs.tokens[which] + controller.reserved(depth_max)
+    prefill_ms = _prefills(prompt, cost)
     _require_room(need, server)
     first, finish = np.zeros(count), np.zeros(count)
     tokens, rounds = np.ones(count, np.int64), np.zeros(count, np.int64)
     who, row = np.empty(0, np.int64), np.empty(0, np.int64)
     plan: Plan | None = None
-    clock, busy, coming, passes, nodes, packed = 0.0, 0.0, 0, 0, 0, 0
+    clock, coming, log = 0.0, 0, list[tuple[float, ...]]()
     while coming < count or len(who):
         if not len(who):
             clock = max(clock, float(arrival_ms[coming]))
@@ -93,21 +112,33 @@ def serve(
         clock += float(prefill_ms[new].sum())
         first[new] = clock
         who, row = np.concatenate([who, new]), np.concatenate([row, outputs.start[which[new]]])
-        here = outputs.pool.take(row)
-        plan = controller(View(here.mass, here.spine, here.probability, cost, passes, plan))
-        clock += cost.draft_ms(len(who)) + cost.target_ms(len(who), plan.packed)
+        here, cached = outputs.pool.take(row), prompt[who] + tokens[who] - 1
+        price = cost.at(cached)
+        plan = controller(View(here.mass, here.spine, here.probability, price, len(log), plan))
+        clock += price.draft_ms(len(who)) + price.target_ms(len(who), plan.packed)
         entry = here.chain_entry if plan.chain else here.entry
         emitted = np.minimum(accepted_at(entry, plan.widths) + 1, outputs.remaining[row])
+        held, nodes = int(cached.sum()) + len(who), int(plan.widths.sum())
+        log.append((began, clock, len(who), len(new), int(emitted.sum()), nodes, plan.packed, held + nodes))
         tokens[who] += emitted
         rounds[who] += 1
         stays = emitted < outputs.remaining[row]
         finish[who[~stays]] = clock
         who, row = who[stays], (row + emitted)[stays]
-        busy, passes = busy + clock - began, passes + 1
-        nodes, packed = nodes + int(plan.widths.sum()), packed + plan.packed
-        if passes % SEEN_EVERY == 0:
+        if len(log) % SEEN_EVERY == 0:
             done((coming - len(who)) / count)
-    return Served(arrival_ms, first, finish, tokens, rounds, passes, busy, nodes, packed)
+    return Served(arrival_ms, first, finish, tokens, rounds, _passes(log))
+
+
+def _passes(log: list[tuple[float, ...]]) -> Passes:
+    began, ended, *counts = zip(*log, strict=True)
+    return Passes(np.array(began), np.array(ended), *(np.array(c, np.int64) for c in counts))
+
+
+def _prefills(prompt_tokens: Numbers, cost: BatchCost) -> Array:
+    """(N,) ms of each prompt's own pass."""
+    length, place = np.unique(prompt_tokens, return_inverse=True)
+    return np.array([cost.at(np.array([n // 2])).prefill_ms(int(n)) for n in length])[place]
 
 
 def _admitted(arrival_ms: Array, need: Numbers, coming: int, clock: float, who: Numbers, server: Server) -> Numbers:
@@ -121,6 +152,5 @@ def _admitted(arrival_ms: Array, need: Numbers, coming: int, clock: float, who: 
 
 def _require_room(need: NDArray[np.int64], server: Server) -> None:
     if server.kv_tokens is not None and need.max() > server.kv_tokens:
-        raise OptionError(
-            f"--kv-tokens {server.kv_tokens}: a request of the run needs {need.max()}; give at least that"
-        )
+        problem = f"a request with the nodes of a round needs {need.max()}; give that at least"
+        raise OptionError(f"--kv-tokens {server.kv_tokens}: {problem}")

@@ -10,15 +10,17 @@ from typing import Any
 import numpy as np
 
 from castsim.errors import OptionError
-from castsim.serving.arrivals import Times, arrivals, trace
+from castsim.serving.arrivals import Times, arrivals
 from castsim.serving.batchcost import BatchCost
 from castsim.serving.controllers import Controller
 from castsim.serving.loop import Server, serve
-from castsim.serving.measures import measures
-from castsim.serving.requests import Outputs, drawn
+from castsim.serving.measures import measures, steady
+from castsim.serving.requests import Requests
+from castsim.serving.trace import Trace
 from castsim.workers import Workers
 
 STATIC = ("chain", "uniform", "wide")  # controllers that do the same in every round
+WINDOWS = ("steady", "all")
 STREAM = 2  # of arrivals, beside that of outputs
 
 
@@ -27,14 +29,15 @@ class Load:
     """A load of the server.
 
     Attributes:
-        kind: closed (all requests wait from the start, so `batch` of them are always in flight), poisson, bursty or a
-            CSV of arrivals.
-        batch: requests in flight at most; rate_per_s: of an open load.
+        kind: closed (all requests wait from the start, so `batch` of them are always in flight), poisson, bursty, or a
+            trace's file.
+        batch: requests in flight at most; rate_per_s: of an open load; trace: of a file.
     """
 
     kind: str
     batch: int
     rate_per_s: float | None = None
+    trace: Trace | None = None
 
     @property
     def label(self) -> str:
@@ -45,15 +48,15 @@ class Load:
 
 
 def times(load: Load, count: int, seed: int) -> Times:
-    """(count,) arrival times, or those of the trace.
+    """(count,) arrival times; of a trace its first ones.
 
     Raises:
-        OptionError, PlacedError: see `arrivals` and `trace`.
+        OptionError: see `arrivals`.
     """
     if load.kind == "closed":
         return np.zeros(count)
-    if load.kind.endswith(".csv"):
-        return trace(Path(load.kind))[:count]
+    if load.trace is not None:
+        return load.trace.arrival_ms[:count]
     return arrivals(load.kind, load.rate_per_s or 0.0, count, np.random.default_rng([seed, STREAM]))
 
 
@@ -63,16 +66,18 @@ class Asked:
 
     Attributes:
         requests: of each load; kv_tokens: see `Server`; within_ms: target of the time per output token.
+        window: "steady" measures the part in which the server neither fills nor empties, "all" all of it.
     """
 
     requests: int = 128
     kv_tokens: int | None = None
     within_ms: float = 20.0
     seed: int = 0
+    window: str = WINDOWS[0]
 
 
 def sweep(
-    outputs: Outputs,
+    requests: Requests,
     loads: Sequence[Load],
     controllers: Sequence[Controller],
     cost: BatchCost,
@@ -86,25 +91,25 @@ def sweep(
         OptionError: more requests in flight than the run has outputs, or a cost that does not reach them.
     """
     most = max(load.batch for load in loads)
-    if most > len(outputs.start):
+    if most > requests.of:
         raise OptionError(
-            f"{most} requests in flight: the run has {len(outputs.start)} outputs, and one would be served beside "
+            f"{most} requests in flight: the run has {requests.of} outputs, and one would be served beside "
             "itself; give fewer, or a longer run"
         )
     pairs = [(load, controller) for load in loads for controller in controllers]
     rows = []
-    for row in workers.each(lambda pair: _row(outputs, *pair, cost, asked), pairs):
+    for row in workers.each(lambda pair: _row(requests, *pair, cost, asked), pairs):
         rows.append(row)
         done(len(rows) / len(pairs))
     return [row for load in loads for row in _compared([row for row in rows if row["load"] == load.label])]
 
 
-def _row(outputs: Outputs, load: Load, controller: Controller, cost: BatchCost, asked: Asked) -> dict[str, Any]:
+def _row(requests: Requests, load: Load, controller: Controller, cost: BatchCost, asked: Asked) -> dict[str, Any]:
     arrival = times(load, asked.requests, asked.seed)
-    which = drawn(outputs, len(arrival), asked.seed)
-    served = serve(outputs, which, arrival, controller, cost, Server(load.batch, asked.kv_tokens))
+    served = serve(requests.first(len(arrival)), arrival, controller, cost, Server(load.batch, asked.kv_tokens))
+    part = steady(served) if asked.window == WINDOWS[0] else None
     about = {"load": load.label, "batch": load.batch, "rate_per_s": load.rate_per_s, "controller": controller.name}
-    return {**about, **measures(served, asked.within_ms)}
+    return {**about, "window": WINDOWS[part is None], **measures(served, asked.within_ms, part)}
 
 
 def _compared(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from castsim.runlog import open_run
 from castsim.serving.batchcost import batch_cost
 from castsim.serving.controllers import load_controllers
 from castsim.serving.loop import Server, serve
-from castsim.serving.requests import drawn, outputs_of
+from castsim.serving.requests import requests_of
 from castsim.simulation.profile import open_profile
 from castsim.simulation.runs import Shape, simulate_run
 
@@ -20,11 +20,10 @@ REQUESTS, TOKENS = 10_000, 256
 
 def test_controllers(tmp_path):
     simulate_run(open_profile("qwen3-8b-gsm8k").model(), Shape(100, TOKENS, seed=1), tmp_path / "run", "bench")
-    outputs = outputs_of(open_run(tmp_path / "run"))
-    which, taken = drawn(outputs, REQUESTS, 0), {}
+    requests, taken = requests_of(open_run(tmp_path / "run"), None, REQUESTS, 0), {}
     for name, kind in load_controllers().items():
         began = perf_counter()
-        served = serve(outputs, which, np.zeros(REQUESTS), kind(), batch_cost("published"), Server(32))
+        served = serve(requests, np.zeros(REQUESTS), kind(), batch_cost("published"), Server(32))
         taken[name] = perf_counter() - began
         assert served.tokens.sum() == REQUESTS * TOKENS
     for name, seconds in taken.items():

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from castsim.errors import OptionError, PlacedError
-from castsim.serving.arrivals import arrivals, trace
+from castsim.errors import OptionError
+from castsim.serving.arrivals import arrivals
 from castsim.serving.batchcost import DRAFT_MS, TAX, TAX_TOKENS, batch_cost
 
 
@@ -58,24 +58,28 @@ def test_arrivals_have_their_rate(kind):
     assert spread == pytest.approx(1, rel=0.05) if kind == "poisson" else spread > 2
 
 
-@pytest.mark.parametrize("text", ["ms\n3\n1\n", "ms\n-1\n2\n", "ms\n", "seconds\n1\n", "ms\nx\n", "ms\n1\nnan\n"])
-def test_a_bad_trace_is_refused(tmp_path, text):
-    file = tmp_path / "trace.csv"
-    file.write_text(text)
-    with pytest.raises(PlacedError, match=r"trace\.csv"):
-        trace(file)
-
-
-def test_a_trace_is_read(tmp_path):
-    file = tmp_path / "trace.csv"
-    file.write_text("ms,what\n0,a\n2.5,b\n2.5,c\n")
-    assert trace(file).tolist() == [0, 2.5, 2.5]
-
-
 def test_a_probe_of_one_request_serves_a_batch_only_where_that_is_assumed(tmp_path):
-    cost = batch_cost(probe_file(tmp_path, [1]), "total")
+    cost = batch_cost(probe_file(tmp_path, [1]), ["total"])
     assert cost.target_ms(4, 4 * 16) == cost.target_ms(1, 64) == pytest.approx(10 + 6.4)
     assert cost.target_ms(8, 640) == pytest.approx(10 + 64)
     assert cost.draft_ms(8) == 3
     with pytest.raises(OptionError, match="--assume best"):
-        batch_cost(probe_file(tmp_path, [1]), "best")
+        batch_cost(probe_file(tmp_path, [1]), ["best"])
+
+
+@pytest.mark.parametrize("batch", [[1, 8], [1]])
+def test_a_pass_is_priced_between_the_prefixes_of_its_requests(tmp_path, batch):
+    """10 ms at no context and 1 ms more for each 100 cached tokens; at the ends the nearest prefix stands."""
+    ms = [[[10 + x / 100 for _ in (1, 16, 64)] for _ in batch] for x in (0, 4000)]
+    found = {"packed": [1, 16, 64], "ms": ms, "prefix": [0, 4000], "batch": batch, "draft_ms": [[2.0] * len(batch)] * 2}
+    (tmp_path / "p.json").write_text(json.dumps(found), encoding="utf-8")
+    cost = batch_cost(str(tmp_path / "p.json"), ["total"] if batch == [1] else [])
+    for context, ms in (([1000], 20), ([0, 4000], 30), ([9000], 50), ([100, 300, 2000], 18)):
+        assert cost.at(np.array(context)).target_ms(1, 16) == pytest.approx(ms)
+
+
+def test_an_assumption_that_has_no_effect_is_refused(tmp_path):
+    with pytest.raises(OptionError, match="has batch sizes of its own"):
+        batch_cost(probe_file(tmp_path, [1, 8]), ["total"])
+    with pytest.raises(OptionError, match="published costs need no assumption"):
+        batch_cost("published", ["hold"])

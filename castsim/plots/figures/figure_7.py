@@ -11,7 +11,7 @@ from castsim.plots.figures import beside, empty, lines
 from castsim.plots.sources import PUBLISHED, MissingSourceError, Sources
 from castsim.serving.batchcost import batch_cost
 from castsim.serving.controllers import load_controllers
-from castsim.serving.requests import outputs_of
+from castsim.serving.requests import requests_of
 from castsim.serving.sweep import Asked, Load, sweep
 from castsim.workers import HERE
 
@@ -38,11 +38,12 @@ def table(sources: Sources) -> pl.DataFrame:
 def _own(sources: Sources) -> list[dict[str, Any]]:
     """A load simulated on the given run, with the costs fitted to appendix F; the paper's curves are not printed."""
     try:
-        outputs = outputs_of(sources.need_run())
+        requests = requests_of(sources.need_run(), None, Asked().requests, Asked().seed)
     except OptionError as error:  # rounds of one policy, along which no other can walk
         raise MissingSourceError(str(error)) from error
-    loads = [Load("closed", batch) for batch in BATCHES if batch <= len(outputs.start)]
-    rows = sweep(outputs, loads, [kind() for kind in load_controllers().values()], batch_cost(PUBLISHED), Asked(), HERE)
+    loads = [Load("closed", batch) for batch in BATCHES if batch <= requests.of]
+    controllers = [kind() for kind in load_controllers().values()]
+    rows = sweep(requests, loads, controllers, batch_cost(PUBLISHED), Asked(), HERE)
     return [
         {
             "panel": "goodput",

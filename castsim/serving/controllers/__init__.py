@@ -68,6 +68,10 @@ class Controller(Protocol):
         """What to verify of the requests in view."""
         ...
 
+    def reserved(self, depth_max: int) -> int:
+        """Nonroot nodes a request, on average over a batch, that a plan never exceeds: room for them is kept."""
+        ...
+
 
 def load_controllers() -> dict[str, type[Controller]]:
     """All controllers of this folder by name."""

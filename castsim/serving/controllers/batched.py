@@ -34,3 +34,7 @@ class Batched:
         time = view.cost.draft_ms(batch) + np.array([view.cost.target_ms(batch, batch + int(m)) for m in grid])
         rate = (batch + np.concatenate([[0.0], gained])[grid]) / time
         return Plan(shared_widths(view.mass[None], int(grid[rate.argmax()]))[0])
+
+    def reserved(self, depth_max: int) -> int:
+        """See `Controller`."""
+        return self.most

@@ -19,3 +19,7 @@ class Chain:
     def __call__(self, view: View) -> Plan:
         """See `Controller`."""
         return Plan(np.full(len(view.spine), view.spine.shape[1]), chain=True)
+
+    def reserved(self, depth_max: int) -> int:
+        """See `Controller`."""
+        return depth_max

@@ -22,3 +22,7 @@ class Confident:
     def __call__(self, view: View) -> Plan:
         """See `Controller`."""
         return Plan(confident_widths(view.probability[None], self.per_request * len(view.spine))[0], chain=True)
+
+    def reserved(self, depth_max: int) -> int:
+        """See `Controller`."""
+        return self.per_request

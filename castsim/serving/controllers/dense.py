@@ -19,3 +19,7 @@ class Dense:
     def __call__(self, view: View) -> Plan:
         """See `Controller`."""
         return Plan(shared_widths(view.mass[None], self.per_request * len(view.mass))[0], ragged=False)
+
+    def reserved(self, depth_max: int) -> int:
+        """See `Controller`."""
+        return self.per_request

@@ -20,3 +20,7 @@ class Uniform:
     def __call__(self, view: View) -> Plan:
         """See `Controller`."""
         return Plan(np.full(len(view.mass), self.nodes))
+
+    def reserved(self, depth_max: int) -> int:
+        """See `Controller`."""
+        return self.nodes
