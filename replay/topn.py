@@ -83,7 +83,7 @@ def sorted_masses(marginals: Marginals, budget: int) -> NDArray[np.float64]:
         raise ValueError(f"budget must be at least 1, not {budget}")
     rounds = range(0, len(marginals), _ROUNDS_AT_ONCE)
     parts = [_largest(marginals.logq[i : i + _ROUNDS_AT_ONCE].astype(np.float64), budget) for i in rounds]
-    return np.exp(np.concatenate([np.empty((0, budget)), *parts]))
+    return np.asarray(np.exp(np.concatenate([np.empty((0, budget)), *parts])))
 
 
 def _largest(logq: NDArray[np.float64], budget: int) -> NDArray[np.float64]:
