@@ -18,11 +18,14 @@ Array = NDArray[np.float64]
 def results(run: Run, plan: Plan, tally: Tally, domain_of: dict[int, str], seed: int) -> list[dict[str, Any]]:
     """One dict for each policy, budget and domain, and for domain "all": the entries of `results` in the JSON.
 
-    Intervals are paired over the columns of a domain. "all" is all of `domain_of`, so what was chosen.
+    Intervals are paired over the columns of a domain. "all" is all of `domain_of`, so what was chosen; of one domain it
+    is the same, intervals included.
     """
     rows: list[dict[str, Any]] = []
-    for number, (name, part) in enumerate(parts(tally, domain_of)):
-        rows += _domain_results(run, plan, tally, part, name, np.random.default_rng([seed, number]))
+    found = list(parts(tally, domain_of))
+    for number, (name, part) in enumerate(found):
+        stream = number if len(found) > 2 else 0
+        rows += _domain_results(run, plan, tally, part, name, np.random.default_rng([seed, stream]))
     return rows
 
 

@@ -43,8 +43,8 @@ print(mass.shape[0], "rounds of the chain")
 # 8, 237 % for 32. Read as a slope, that is the price of a node.
 
 # %%
-figure, axes = plt.subplots(1, 2, figsize=(10, 3.4), layout="constrained")
-figure_6.draw(figure_6.table(Sources(run, open_probe("pair-cpu"))), list(axes))
+figure, axes = plt.subplots(1, 3, figsize=(12, 3.4), layout="constrained")
+figure_6.draw(figure_6.table(Sources(run, open_probe("pair-cpu-batches"))), list(axes))
 plt.show()
 
 # %%

@@ -73,6 +73,16 @@ def alter(folder: Path, name: str, *columns: pl.Expr | pl.Series) -> None:
     reseal(folder)
 
 
+def instead(words, more):
+    """Words of a command line, with options of `more` in place of the same ones."""
+    kept, more = list(map(str, words)), list(map(str, more))
+    for option in more:
+        if option.startswith("--") and option in kept:
+            place = kept.index(option)
+            del kept[place : place + 2]
+    return [*kept, *more]
+
+
 def document(castsim, *arguments):
     """What a verb prints with --json -."""
     code, out, _ = castsim(*arguments, "--json", "-")

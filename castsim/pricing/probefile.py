@@ -18,7 +18,11 @@ from castsim.textfile import on_grid, read_table, read_text
 from replay.latency import LatencyCurve
 
 Cells = list[list[list[float]]]  # (X, B, P)
-OWN = {"pair-cpu": Path(__file__).parents[1] / "pair" / "probe-cpu.json"}  # castsim's own, of the pair that it carries
+PAIR = Path(__file__).parents[1] / "pair"
+OWN = {  # castsim's own, of the pair that it carries; the second has several batch sizes and prefixes
+    "pair-cpu": PAIR / "probe-cpu.json",
+    "pair-cpu-batches": PAIR / "probe-cpu-batches.json",
+}
 
 
 class ProbeError(PlacedError):

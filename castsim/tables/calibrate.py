@@ -8,13 +8,16 @@ from typing import Any
 from rich.table import Table
 
 from castsim.show import number, table
+from castsim.tables import shown_domains
 
 MASS_COLUMNS = (1, 4, 8, 16, 32, 48, 64, 96, 128)
 
 
 def calibrate_tables(domains: dict[str, dict[str, Any]], loss: Sequence[dict[str, Any]]) -> list[Table]:
     """First-rejection ranks, reliability, calibration error by depth, mass curve and rank-cap loss."""
-    whole = domains["all"]
+    whole, shown = domains["all"], shown_domains(domains)
+    domains = {name: domains[name] for name in shown}
+    loss = [row for row in loss if row["domain"] in shown]
     return [_rejection_table(domains), _bin_table(whole), _error_table(whole), _mass_table(domains), _cap_table(loss)]
 
 

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from castsim.options import option_fields
 from castsim.show import interval, number, table
+from castsim.tables import shown_domains
 from replay import load_policies
 
 REPLAY_COLUMNS = (
@@ -27,15 +28,17 @@ REPLAY_COLUMNS = (
 
 def replay_tables(rows: Sequence[dict[str, Any]]) -> list[Table]:
     """One table a domain: R beside the chain's."""
-    domains = dict.fromkeys(row["domain"] for row in rows)
-    return [_replay_table([row for row in rows if row["domain"] == domain]) for domain in domains]
+    found = [row["domain"] for row in rows]
+    shown = shown_domains(found)
+    only = found[0] if found[0] not in shown else None
+    return [_replay_table([row for row in rows if row["domain"] == name], only) for name in shown]
 
 
-def _replay_table(rows: Sequence[dict[str, Any]]) -> Table:
-    first = rows[0]
+def _replay_table(rows: Sequence[dict[str, Any]], only: str | None) -> Table:
+    first, of = rows[0], "" if only is None else f" of {only}"
     mode = first["mode"].replace("_", " ")
     grid = table(
-        f"{first['domain']}  ({first['prompts']} prompts, {mode}, rounds of {first['rounds_of']})", *REPLAY_COLUMNS
+        f"{first['domain']}  ({first['prompts']} prompts{of}, {mode}, rounds of {first['rounds_of']})", *REPLAY_COLUMNS
     )
     for row in rows:
         grid.add_row(

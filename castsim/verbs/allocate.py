@@ -12,7 +12,7 @@ from castsim.score import domains_of
 from castsim.tables.allocate import allocate_tables
 from castsim.verbs import document_head
 from castsim.verbs.counts import counts
-from castsim.verbs.exclusive import refuse
+from castsim.verbs.exclusive import refuse_together
 from castsim.workers import workers_of
 
 
@@ -36,8 +36,7 @@ def allocate(
     castsim allocate RUN --batch 32 --per-request 4
     """
     show.check_target(json_to, "--json")
-    if scheduler is not None:
-        refuse(context, "--scheduler", "--jobs")
+    refuse_together(context, "--scheduler", "--jobs")
     workers = workers_of(jobs, backend, scheduler)
     opened = open_run(run or sample_run())
     asked = Experiment(batch, counts("--per-request", per_request) or (4,), batches, requests, seed)

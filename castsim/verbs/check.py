@@ -11,7 +11,7 @@ from castsim import __version__, arguments, show
 from castsim.options import budgets_of
 from castsim.tables.live import check_table
 from castsim.verbs import live_extra, memory_told, some_prompts
-from castsim.verbs.exclusive import refuse
+from castsim.verbs.exclusive import refuse, refuse_together
 
 OWN_PROMPTS = 2  # of the pair's 60
 
@@ -43,8 +43,7 @@ def check(
     castsim check --target Qwen/Qwen3-4B --drafter z-lab/Qwen3-4B-DFlash-b16 --prompts gsm8k --limit 4 --dtype bfloat16
     """
     show.check_target(json_to, "--json")
-    if raw:
-        refuse(context, "--raw", "--thinking")
+    refuse_together(context, "--raw", "--thinking")
     widths = budgets_of(budgets)
     with live_extra("check"):
         from castsim.checks import CheckOptions

@@ -50,6 +50,16 @@ def refuse_all_but(context: typer.Context, where: str, *options: str) -> None:
     refuse(context, where, *(option for option in _given(context) if option not in allowed))
 
 
+def refuse_together(context: typer.Context, first: str, *others: str) -> None:
+    """Refuse options that do nothing beside another one.
+
+    Raises:
+        OptionError: one of them was given, and `first` too.
+    """
+    if given(context, first):
+        refuse(context, first, *others)
+
+
 def refuse_idle(context: typer.Context, needed: str, *options: str) -> None:
     """Refuse options that do nothing without another one.
 

@@ -17,7 +17,7 @@ from castsim.sample import sample_run
 
 def figures(
     run: arguments.FigureRun = None,
-    probe: arguments.ProbeName = "pair-cpu",
+    probe: arguments.ProbeName = "pair-cpu-batches",
     out: arguments.FigureOut = Path("figures/out"),
     json_to: arguments.Json = None,
 ) -> None:

@@ -13,7 +13,7 @@ from castsim import __version__, arguments, show
 from castsim.options import one_policy
 from castsim.prompts import Conversation
 from castsim.verbs import live_extra, memory_told
-from castsim.verbs.exclusive import refuse, refuse_sampling
+from castsim.verbs.exclusive import refuse, refuse_sampling, refuse_together
 
 
 def generate(
@@ -47,8 +47,7 @@ def generate(
     if policy == "ar":
         refuse(context, "--policy ar", "--set", "--budget", "--rank-kept", "--verifier")
     refuse_sampling(context, temperature, "--verifier")
-    if raw:
-        refuse(context, "--raw", "--thinking")
+    refuse_together(context, "--raw", "--thinking")
     chosen = None if policy == "ar" else one_policy("--policy", policy, setting or [], budget)
     with live_extra("generate"):
         from castsim.decode.clock import Stopwatch

@@ -17,7 +17,7 @@ from castsim.prompts import Conversation
 from castsim.score import BASELINE
 from castsim.tables.live import live_table
 from castsim.verbs import live_extra, memory_told, some_prompts
-from castsim.verbs.exclusive import refuse, refuse_sampling
+from castsim.verbs.exclusive import refuse_sampling, refuse_together
 
 OWN_PROMPTS = 6  # of the pair's 60, spread over its domains, for a run without --prompts
 
@@ -59,8 +59,7 @@ def live(
     """
     show.check_target(json_to, "--json")
     refuse_sampling(context, temperature, "--verifier")
-    if raw:
-        refuse(context, "--raw", "--thinking")
+    refuse_together(context, "--raw", "--thinking")
     choices, widths = choose(policy or ["topN"], setting or []), budgets_of(budgets)
     weighed = pricing(choices, widths, probe, "0", None, holds=True)
     with live_extra("live"):

@@ -13,7 +13,7 @@ from castsim.pricing.probefile import Probe
 from castsim.tables.probe import probe_table
 from castsim.verbs import live_extra, memory_told
 from castsim.verbs.counts import counts
-from castsim.verbs.exclusive import refuse
+from castsim.verbs.exclusive import refuse_together
 
 
 def probe(
@@ -51,10 +51,8 @@ def probe(
     axes = [counts(option, text) for option, text in (("--packed", packed), ("--prefix", prefix), ("--batch", batch))]
     if random_weights != (config is not None):
         raise OptionError("--random-weights: goes with --config FILE, the target's config.json")
-    if random_weights:
-        refuse(context, "--random-weights", "--target")
-    if drafter_config is not None:
-        refuse(context, "--drafter-config", "--drafter")
+    refuse_together(context, "--random-weights", "--target")
+    refuse_together(context, "--drafter-config", "--drafter")
     with live_extra("probe"):
         from castsim import probe as run
         from castsim.decode import shapes

@@ -16,7 +16,7 @@ from castsim.prompts import read_prompts
 from castsim.runlog import open_run
 from castsim.runparts import missing_parts, shard_of
 from castsim.verbs import document_head, live_extra, memory_told
-from castsim.verbs.exclusive import refuse, refuse_idle, refuse_sampling
+from castsim.verbs.exclusive import refuse_idle, refuse_sampling, refuse_together
 
 FULL = "give a smaller --batch or another --device; whole prompts stay"
 
@@ -58,8 +58,7 @@ def record(
     show.check_target(json_to, "--json")
     refuse_idle(context, "--sparse", "--budget")
     refuse_sampling(context, temperature)
-    if raw:
-        refuse(context, "--raw", "--thinking")
+    refuse_together(context, "--raw", "--thinking")
     part = shard_of(shard) if shard else _torchrun_shard()
     policy = one_policy("--sparse", sparse, [], budget) if sparse else None
     with live_extra("record"):
@@ -67,15 +66,8 @@ def record(
         from castsim import record as run
         from castsim.models import load
     conversations = read_prompts(prompts or str(pair.PROMPTS), limit)
-    options = run.RecordOptions(
-        new_tokens=max_new_tokens,
-        rank_kept=rank_kept,
-        batch=batch,
-        sampling=run.Sampling(temperature, top_k, top_p),
-        seed=seed,
-        with_target=target_logp,
-        sparse=policy,
-    )
+    sampling = run.Sampling(temperature, top_k, top_p)
+    options = run.RecordOptions(max_new_tokens, rank_kept, batch, sampling, seed, target_logp, policy)
     with memory_told(FULL):
         models = load.load_pair(target, drafter, dtype, device, raw, thinking)
     recorder = run.Recorder(*models, options)

@@ -15,7 +15,7 @@ from castsim.sample import sample_run
 from castsim.score import Mode, Plan, domains_of, score
 from castsim.tables.replay import replay_tables
 from castsim.verbs import chosen_prompts, document_head
-from castsim.verbs.exclusive import refuse, refuse_idle
+from castsim.verbs.exclusive import refuse_idle, refuse_together
 from castsim.workers import workers_of
 
 MODES: dict[str, Mode] = {"walked": "walked", "per-round": "per_round", "chain-rounds": "chain_rounds"}
@@ -52,8 +52,7 @@ def replay(
     show.check_target(json_to, "--json")
     show.check_target(csv_to, "--csv")
     refuse_idle(context, "--probe", "--draft-ms", "--overhead", "--prefix", "--assume", "--strict")
-    if scheduler is not None:
-        refuse(context, "--scheduler", "--jobs")
+    refuse_together(context, "--scheduler", "--jobs")
     workers = workers_of(jobs, backend, scheduler)
     opened = open_run(run or sample_run())
     walked = "walked" if opened.facts.layout == "dense" else "per-round"

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import numpy as np
+import polars as pl
 import pytest
 import runs
 from runs import document
@@ -181,6 +182,20 @@ def test_files_hold_what_is_printed(castsim, small, tmp_path):
 def test_domains_are_chosen_by_name(castsim, small):
     rows = document(castsim, "replay", small, "--domain", "b", "--budgets", "5")["results"]
     assert {r["domain"] for r in rows} == {"b", "all"}
+
+
+def test_one_domain_is_printed_once_and_is_all_with_its_intervals(castsim, tmp_path):
+    sequences, rounds = runs.prompts([9, 5, 12, 2])
+    named = sequences.with_columns(domain=pl.lit("b"))
+    folder = runs.write(tmp_path / "one", [(named, rounds)])
+    _, out, _ = castsim("replay", folder, "--budgets", "5")
+    assert [line.split()[0] for line in out.splitlines() if line.startswith(("topN", "chain"))] == ["chain", "topN"]
+    assert "all  (4 prompts of b, walked" in out
+    rows = document(castsim, "replay", folder, "--budgets", "5")["results"]
+    of_b, of_all = ([{**r, "domain": ""} for r in rows if r["domain"] == name] for name in ("b", "all"))
+    assert len(rows) == 4 and of_b == of_all
+    _, out, _ = castsim("calibrate", folder)
+    assert sum(line.startswith(("b ", "all ")) for line in out.splitlines()) == 4  # of two tables, and of two budgets
 
 
 def test_a_sparse_log_is_scored_per_round_and_no_other_way(castsim, tmp_path):

@@ -132,11 +132,13 @@ def test_the_helpers_refuse_what_was_given_and_nothing_else(context):
     exclusive.refuse(context, "--published", "--plot", "--seed")
     exclusive.refuse_idle(context, "--emit", "--draft-ms")
     exclusive.refuse_idle(context, "--live", "--plot")
+    exclusive.refuse_together(context, "--plot", "--emit")
     exclusive.refuse_all_but(context, "--emit json", "--draft-ms")
     exclusive.refuse_sampling(context, 1.0, "--draft-ms")
     for call in (
         lambda: exclusive.refuse(context, "--published", "--plot", "--draft-ms"),
         lambda: exclusive.refuse_idle(context, "--live", "--draft-ms"),
+        lambda: exclusive.refuse_together(context, "--emit", "--draft-ms"),
         lambda: exclusive.refuse_all_but(context, "--published", "--emit", "--json"),
         lambda: exclusive.refuse_sampling(context, 0.0, "--draft-ms"),
     ):

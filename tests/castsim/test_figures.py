@@ -4,13 +4,14 @@ import re
 import shutil
 import subprocess
 
+import numpy as np
 import polars as pl
 import pytest
 import runs
 from runs import document
 
 from castsim.plots import printed
-from castsim.plots.all import draw_all
+from castsim.plots.all import draw_all, picture
 from castsim.plots.figures import COLUMNS, figures
 from castsim.plots.sources import Sources
 from castsim.pricing.probefile import open_probe
@@ -23,7 +24,7 @@ NAMES = [f"figure_{i}" for i in range(1, 8)] + [f"table_{i:02d}" for i in range(
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory, sample):
     folder = tmp_path_factory.mktemp("figures")
-    return folder, draw_all(Sources(open_run(sample), open_probe("pair-cpu")), folder)
+    return folder, draw_all(Sources(open_run(sample), open_probe("pair-cpu-batches")), folder)
 
 
 def test_seven_figures_and_seventeen_tables_each_with_its_numbers(drawn):
@@ -36,8 +37,35 @@ def test_seven_figures_and_seventeen_tables_each_with_its_numbers(drawn):
         assert len(pl.read_csv(csv, infer_schema_length=None)) > 0
 
 
-def test_only_the_batches_of_figure_6_are_missing(drawn):
-    assert {one.name for one in drawn[1] if one.missing} == {"figure_6"}
+def test_nothing_is_missing_beside_the_probe_of_several_batches(drawn):
+    assert {one.name: one.missing for one in drawn[1] if one.missing} == {}
+
+
+def test_figure_6_b_and_c_are_the_shortest_and_the_longest_prefix_of_the_probe(drawn):
+    rows = pl.read_csv(drawn[0] / "figure_6.csv")
+    probe = open_probe("pair-cpu-batches")
+    assert probe.batch == [1, 2, 4, 8, 16] and len(probe.prefix) >= 3 and len(probe.samples_ms[0][0][0]) >= 30
+    assert "2 threads" in probe.device and any("2-core CPU" in note for note in probe.notes)
+    for panel, place in (("shortest prefix", 0), ("longest prefix", -1)):
+        part = rows.filter(panel=panel)
+        assert part["source"].unique().to_list() == [f"pair, {probe.device}, {probe.prefix[place]} cached tokens"]
+        for b, batch in enumerate(probe.batch):
+            assert part.filter(series=f"batch {batch}")["y"].to_list() == pytest.approx(probe.ms[place][b])
+    taxes = rows.filter(pl.col("panel") == "tax", pl.col("source") != "published")
+    once, all_64 = (np.array(probe.ms)[-1, :, probe.packed.index(n)] for n in (1, 64))
+    assert taxes["y"].to_list() == pytest.approx((100 * (all_64 / once - 1)).tolist())
+
+
+def test_figure_6_says_what_a_probe_of_one_batch_or_one_prefix_lacks(tmp_path):
+    module, whole = figures()["figure_6"], open_probe("pair-cpu-batches")
+    few = {name: getattr(whole, name)[:1] for name in ("prefix", "ms", "samples_ms", "draft_ms", "draft_samples_ms")}
+    one_prefix = module.table(Sources(None, whole.model_copy(update=few)))
+    assert "one prefix" in one_prefix.filter(panel="longest prefix")["source"][0]
+    assert len(one_prefix.filter(panel="shortest prefix")) == 55
+    one_batch = module.table(Sources(None, open_probe("pair-cpu")))
+    assert "one batch size" in one_batch.filter(pl.col("y").is_null())["source"][0]
+    for found in (one_prefix, one_batch):
+        picture(module, found, tmp_path, "figure_6", {})
 
 
 @pytest.mark.parametrize("number", printed.NUMBERS)

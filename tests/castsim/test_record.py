@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+import runs
 
 torch = pytest.importorskip("torch")
 tiny = pytest.importorskip("tiny")
@@ -347,7 +348,7 @@ def arguments(pairs, folder, *more):
         prompts.write_text("".join(json.dumps({"prompt": t, "id": f"x{i}"}) + "\n" for i, t in enumerate(TEXTS)))
     target, head = pairs["dflash"]
     given = ["--target", target, "--drafter", head, "--prompts", prompts, "--out", folder / "run", "--raw"]
-    return ["record", *map(str, [*given, "--max-new-tokens", 12, *more])]
+    return ["record", *runs.instead([*given, "--max-new-tokens", 12], more)]
 
 
 def run_cli(monkeypatch, *words):
@@ -406,7 +407,7 @@ def test_bad_options_are_one_line(pairs, tmp_path, monkeypatch, capsys, more, sa
 
 def test_a_head_of_another_target_is_one_line(pairs, tmp_path, monkeypatch, capsys):
     other = tiny.save_head(tmp_path / "wide", {**tiny.DFLASH, "hidden_size": 64})
-    assert run_cli(monkeypatch, *arguments(pairs, tmp_path), "--drafter", other) == 2
+    assert run_cli(monkeypatch, *arguments(pairs, tmp_path, "--drafter", other)) == 2
     assert "hidden_size is 64, the target's is 32; pair a drafter with its own target" in capsys.readouterr().err
 
 

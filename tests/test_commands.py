@@ -1,0 +1,135 @@
+"""Every castsim command that the README and the help show runs as it stands, beside the files that it names."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+import runs
+
+from castsim import cli
+from castsim.pricing.probefile import OWN
+from castsim.sample import sample_run
+
+ROOT = Path(__file__).parents[1]
+PROFILE = ROOT / "castsim" / "simulation" / "profiles" / "qwen3-8b-mbpp.json"
+TORCH = re.compile(r"castsim (record|live|generate|check|probe)\b")
+NOT_RUN = {  # what stands in a command, and why no test runs it
+    "Qwen/": "fetches models of several GB",
+    "gemma3-270m": "takes a head of the user's own",
+    "fit-profile --published": "takes three quarters of an hour",
+    "pip install": "is a step of .ci/run",
+}
+CONFIG = {
+    "architectures": ["Qwen3ForCausalLM"],
+    "model_type": "qwen3",
+    "vocab_size": 96,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "max_position_embeddings": 512,
+}
+
+
+def readme_commands():
+    """Lines of its bash blocks, and commands in its sentences that say more than a verb."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    blocks = "".join(re.findall(r"```bash\n(.*?)```", text, flags=re.S)).splitlines()
+    spans = (" ".join(span.split()) for span in re.findall(r"`([^`]+)`", re.sub(r"```.*?```", "", text, flags=re.S)))
+    return [*(re.sub(r"\s+#.*", "", line) for line in blocks), *(s for s in spans if re.match(r"castsim \S+ \S", s))]
+
+
+def help_commands():
+    """The examples of every verb, which are lines of its docstring."""
+    documents = [command.callback.__doc__ for command in cli.build().registered_commands]
+    return [line.strip() for text in documents for line in text.splitlines() if line.strip().startswith("castsim ")]
+
+
+COMMANDS = list(dict.fromkeys([*readme_commands(), *help_commands()]))
+RUN = [command for command in COMMANDS if not any(part in command for part in NOT_RUN)]
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    """PATH with this castsim in front."""
+    folder = tmp_path_factory.mktemp("bin")
+    (folder / "castsim").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m castsim "$@"\n')
+    (folder / "castsim").chmod(0o755)
+    return f"{folder}{os.pathsep}{os.environ['PATH']}"
+
+
+def put_logs(folder):
+    """A log of another program as NPZ and as JSONL."""
+    frame, rounds = runs.prompts([9, 5, 12, 2])
+    sequences, marginals = frame.drop("prompt", "finish").to_dicts(), rounds.marginals
+    root = [sequences[i]["output_tokens"][p] for i, p in zip(rounds.prompt, rounds.position, strict=True)]
+    arrays = {"prompt": rounds.prompt, "position": rounds.position, "root": np.array(root, np.int32)}
+    np.savez(folder / "tiny_dense.npz", **arrays, token=marginals.token, logq=marginals.logq)
+    (folder / "tiny_sequences.json").write_text(json.dumps(sequences))
+    columns = {"position": rounds.position, "token": marginals.token, "logq": marginals.logq.astype(float)}
+    rows = [
+        {
+            **sequence,
+            "rounds": [{k: v[r].tolist() for k, v in columns.items()} for r in np.flatnonzero(rounds.prompt == i)],
+        }
+        for i, sequence in enumerate(sequences)
+    ]
+    (folder / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def put_inputs(folder):
+    """Every file that a command may name as its input."""
+    (folder / "RUN").symlink_to(sample_run())
+    shutil.copy(OWN["pair-cpu"], folder / "probe.json")
+    shutil.copy(PROFILE, folder / "my-profile.json")
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+    put_logs(folder)
+
+
+def runs_as_it_stands(command, folder, path):
+    put_inputs(folder)
+    for made in re.findall(r"--out (\S+)", command):
+        (folder / made).unlink(missing_ok=True)
+    env = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(["bash", "-ec", command], cwd=folder, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout
+    for made in re.findall(r"--(?:out|json|csv|plot) ([^\s-]\S*)", command):
+        assert (folder / made).exists()
+
+
+@pytest.mark.parametrize("command", [c for c in RUN if not TORCH.search(c)])
+def test_a_command_runs_as_it_stands(command, tmp_path, path):
+    runs_as_it_stands(command, tmp_path, path)
+
+
+@pytest.mark.skipif(
+    find_spec("torch") is None or find_spec("transformers") is None, reason="needs castsim's live extra"
+)
+@pytest.mark.parametrize("command", [c for c in RUN if TORCH.search(c)])
+def test_a_command_that_needs_torch_runs_as_it_stands(command, tmp_path, path):
+    runs_as_it_stands(command, tmp_path, path)
+
+
+def test_every_verb_and_every_reason_is_met():
+    verbs = {command.name or command.callback.__name__ for command in cli.build().registered_commands}
+    assert verbs == {verb for command in RUN for verb in re.findall(r"castsim ([a-z-]+)", command)}
+    assert all(any(part in command for command in COMMANDS) for part in NOT_RUN)
+
+
+@pytest.mark.parametrize("page", ["README.md", "logs/README.md", "CHANGELOG.md", "castsim", "replay"])
+def test_nothing_says_to_install_castsim_from_an_index(page):
+    """It is on none: an extra comes from the source folder or a wheel."""
+    place = ROOT / page
+    files = [place] if place.is_file() else list(place.rglob("*.py"))
+    assert not [f for f in files if re.search(r"castsim\[\w", f.read_text(encoding="utf-8"))]
