@@ -8,14 +8,14 @@ from typing import Any
 
 import polars as pl
 
-from castsim.plots.figures import beside, empty, lines
+from castsim.plots.figures import beside, empty, lines, one_scale
 from castsim.plots.sources import PUBLISHED, MissingSourceError, Sources
 from castsim.pricing.probefile import Probe
 from castsim.serving.batchcost import TAX, TAX_TOKENS
 
 TITLE = "Figure 6. Verification cost under load"
 PANELS = ("tax", "shortest prefix", "longest prefix")
-WIDE = 48  # characters of a panel's title
+WIDE = 40  # characters of a panel's title
 CHEAP = 1  # tokens a request, over which TAX_TOKENS are taxed
 
 
@@ -60,7 +60,7 @@ def _taxes(probe: Probe) -> Iterator[dict[str, Any]]:
     for batch in whole.batch.tolist():
         curve = whole.at(prefix, batch)
         tax = 100 * float(curve.ms_at(TAX_TOKENS) / curve.ms_at(CHEAP) - 1)
-        yield {"panel": "tax", "source": probe.source, "series": _named(probe, prefix), "x": batch, "y": tax}
+        yield {"panel": "tax", "source": probe.source, "series": f"{probe.target} (own)", "x": batch, "y": tax}
 
 
 def draw(found: pl.DataFrame, axes: Any) -> None:
@@ -72,7 +72,7 @@ def draw(found: pl.DataFrame, axes: Any) -> None:
         ylabel="more time, %",
         xscale="log",
     )
-    axes[0].legend(fontsize="small")
+    axes[0].legend()
     for letter, axis, panel in zip("bc", axes[1:], PANELS[1:], strict=True):
         part = found.filter(pl.col("panel") == panel, pl.col("y").is_not_null())
         if part.is_empty():
@@ -85,3 +85,4 @@ def draw(found: pl.DataFrame, axes: Any) -> None:
             ylabel="ms",
         )
         axis.legend()
+    one_scale(axes[1:], 0)
