@@ -27,7 +27,7 @@ def figures(
 
     \b
     castsim figures
-    castsim figures --run RUN --probe probe.json --out pictures
+    castsim figures --run RUN --probe probe.json
     """
     show.check_target(json_to, "--json")
     if out.exists() and not out.is_dir():

@@ -35,6 +35,7 @@ def fit_profile(
 
     \b
     castsim fit-profile RUN --out mine.json
+    castsim fit-profile RUN --rows 1024 --steps 1 --out rough.json
     castsim fit-profile --published all --jobs 2 --out profiles
     """
     show.check_target(json_to, "--json")

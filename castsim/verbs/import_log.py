@@ -25,7 +25,7 @@ def import_log(
     """Make a run folder from another program's log.
 
     \b
-    castsim import tiny_dense.npz --out logs/tiny --eos 0 --fact vocab_size=4096
+    castsim import tiny_dense.npz --out tiny --eos 0 --fact vocab_size=4096
     """
     show.check_target(json_to, "--json")
     if file.suffix in (".jsonl", ".pt"):

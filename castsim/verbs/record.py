@@ -52,7 +52,7 @@ def record(
     carries, on a CPU in under a minute.
 
     \b
-    castsim record --out pair-run
+    castsim record --out RUN
     castsim record --target Qwen/Qwen3-8B --drafter z-lab/Qwen3-8B-DFlash-b16 --prompts gsm8k --limit 100 --out RUN
     """
     show.check_target(json_to, "--json")

@@ -21,7 +21,7 @@ def report(
     """One self-contained HTML page on a run: facts, R, pictures, how wide, and what a reader must know.
 
     \b
-    castsim report RUN --probe probe.json --out report.html
+    castsim report RUN --out report.html
     """
     show.check_target(json_to, "--json")
     show.check_target(out, "--out")

@@ -61,13 +61,6 @@ def test_an_option_that_would_be_ignored_is_refused(castsim, tmp_path, monkeypat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_limit_of_near_ties_is_refused_where_all_must_be_equal(castsim):
-    pytest.importorskip("torch")
-    assert "--near-tie: has no effect with float32" in refused(
-        castsim, "check", "--dtype", "float32", "--near-tie", "1"
-    )
-
-
 @pytest.mark.parametrize("verb", [c.name or c.callback.__name__ for c in cli.build().registered_commands])
 def test_an_option_of_one_value_is_given_once(castsim, verb):
     words = {"generate": ["hi"], "import": ["x.npz", "--out", "y"]}.get(verb, [])

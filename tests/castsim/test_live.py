@@ -220,6 +220,7 @@ def test_a_doubled_token_is_no_near_tie_whatever_stood_before(embedded):
         ("generate", ["--policy", "sequoia"], "is measured on a finished run"),
         ("generate", ["--budget", "100000"], "--budget 100000"),
         ("check", ["--dtype", "int8"], "--dtype int8"),
+        ("check", ["--dtype", "float32", "--near-tie", "1"], "--near-tie: has no effect with float32"),
     ],
 )
 def test_bad_options_are_one_line(pairs, tmp_path, monkeypatch, capsys, verb, more, said):

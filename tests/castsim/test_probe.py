@@ -101,6 +101,24 @@ def test_scenario_19_a_device_is_waited_for_before_both_readings(monkeypatch):
     assert {round(ms, 9) for found in passes for ms in found.values()} == {1.0}
 
 
+def test_a_light_shape_is_not_slow_because_a_heavy_one_went_before():
+    """A call behind one of another batch or prefix takes twice as long, as where caches and clocks must settle."""
+    now, last = 0.0, None
+
+    def work(cell):
+        nonlocal now, last
+        own = 1.0 + 9 * cell[1]
+        now += 1e-3 * own * (1 if last in (None, cell[:2]) else 2)
+        last = cell[:2]
+
+    cells = [(p, b, n) for p in range(2) for b in range(3) for n in (*range(3), -1)]
+    shapes = [Job(cell, lambda: None, lambda cell=cell: work(cell)) for cell in cells]
+    options = ProbeOptions((1, 2, 3), (8, 64), (1, 2, 4))
+    passes = run.measured(shapes, options, CPU, lambda _: None, lambda: now)
+    assert [set(found) for found in passes] == [set(cells)] * options.iterations
+    assert {(cell[1], round(ms, 6)) for found in passes for cell, ms in found.items()} == {(0, 1), (1, 10), (2, 19)}
+
+
 def test_passes_go_there_and_back():
     seen = []
     shapes = [Job((0, 0, n), lambda: None, lambda n=n: seen.append(n)) for n in range(3)]

@@ -117,7 +117,10 @@ def test_masses_that_rise_or_exceed_one_are_refused(castsim, tmp_path, values, s
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--probe", "h200-qwen3-8b"], "no file and no probe by name; there are pair-cpu, pair-cpu-batches, blackwell-qwen3-8b"),
+        (
+            ["--probe", "h200-qwen3-8b"],
+            "there are pair-cpu, pair-cpu-batches, blackwell-qwen3-8b",
+        ),
         (["--masses", "qwen3-8b-poems"], "there are qwen3-8b-gsm8k"),
         (["--masses", "qwen3-8b-gsm8k", "--domain", "GSM8K"], "which is no run"),
         (["--batch", "8"], "batch 8 was not measured"),
