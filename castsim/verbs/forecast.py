@@ -15,7 +15,7 @@ from castsim.errors import PlacedError
 from castsim.forecast import committed_draws, ends_or_none, fitted_overhead, forecast, or_none
 from castsim.options import Choice, budgets_of, choose
 from castsim.pricing.acceptance import Scored, scored
-from castsim.pricing.context import context_of, holds_of, run_contexts
+from castsim.pricing.context import Context, context_of, holds_of, run_contexts
 from castsim.pricing.cost import Cost, overhead_of, require_cost, require_reach
 from castsim.pricing.match import differences, of_facts, of_probe, told
 from castsim.pricing.policies import with_price, without_priced
@@ -88,10 +88,7 @@ def forecast_verb(
         **document_head("forecast", opened),
         "probe": probe,
         "mismatch": mismatch,
-        "prefix": int(cost.curve.prefix[0]),
-        "prefix_held": at.held,
-        "draft_ms": cost.draft_ms,
-        "overhead_ms": [cost.overhead.fixed_ms, cost.overhead.slope_ms],
+        **_priced_at(cost, at),
         "caveats": notes,
         "results": rows,
     }
@@ -175,6 +172,15 @@ def _caveats(cost: Cost, found: Scored, live: Path | None, ar_host_ms: float, ro
     if cost.curve.samples_ms is None:
         return [*lines, "Intervals: prompts drawn anew; the probe holds medians only, so its noise is not in them."]
     return [*lines, "Intervals: prompts and probe drawn anew together, the same prompts for all rows."]
+
+
+def _priced_at(cost: Cost, at: Context) -> dict[str, Any]:
+    return {
+        "prefix": int(cost.curve.prefix[0]),
+        "prefix_held": at.held,
+        "draft_ms": cost.draft_ms,
+        "overhead_ms": [cost.overhead.fixed_ms, cost.overhead.slope_ms],
+    }
 
 
 def _published(json_to: str | None) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import typer
+from numpy.typing import NDArray
 
 from castsim import arguments, show
 from castsim.errors import OptionError
@@ -67,19 +68,15 @@ def serve_verb(
     show.check_target(json_to, "--json")
     show.check_target(plot, "--plot")
     check_plot(plot)
-    if scheduler is not None:
-        refuse(context, "--scheduler", "--jobs")
-    if window not in WINDOWS:
-        raise OptionError(f"--window {window}: there are {', '.join(WINDOWS)}")
+    _check(context, scheduler, window)
     loads = _loads(counts("--concurrency", concurrency), rate, arrivals, given(context, "--arrivals"))
     asked = Asked(_count(requests, loads[0]), kv_tokens, within_ms, seed, window)
     chosen, cost = choose_controllers(policy or [], setting or []), batch_cost(probe, assume or ())
     workers = workers_of(jobs, backend, scheduler)
     opened = open_run(run or sample_run())
-    prompts, lengths = chosen_prompts(domains_of(opened, domain or []), domain), None
-    if loads[0].trace is not None and loads[0].trace.prompt_tokens is not None:
-        lengths = loads[0].trace.prompt_tokens[: asked.requests]
+    prompts = chosen_prompts(domains_of(opened, domain or []), domain)
     with show.progress("serve") as done:
+        lengths = _prompt_lengths(loads[0], asked.requests)
         drawn = requests_of(opened, prompts, asked.requests, seed, lengths, lambda share: done(PREPARING * share))
         at = _context(cost, drawn, "hold" in (assume or ()))
         rows = sweep(
@@ -94,11 +91,28 @@ def serve_verb(
         "caveats": notes,
         "results": rows,
     }
+    _draw(document, plot)
+    show.emit(document, serve_tables(rows, waits=loads[0].kind != "closed"), notes, json_to)
+
+
+def _check(context: typer.Context, scheduler: str | None, window: str) -> None:
+    if scheduler is not None:
+        refuse(context, "--scheduler", "--jobs")
+    if window not in WINDOWS:
+        raise OptionError(f"--window {window}: there are {', '.join(WINDOWS)}")
+
+
+def _draw(document: dict[str, Any], plot: Path | None) -> None:
     if plot is not None:
         from castsim.plots.serve import serve_figure
 
         serve_figure(document, plot)
-    show.emit(document, serve_tables(rows, waits=loads[0].kind != "closed"), notes, json_to)
+
+
+def _prompt_lengths(load: Load, count: int) -> NDArray[np.int64] | None:
+    """Those of a trace that has them."""
+    known = None if load.trace is None else load.trace.prompt_tokens
+    return None if known is None else known[:count]
 
 
 def _loads(batches: tuple[int, ...] | None, rate: str | None, kind: str, named: bool) -> list[Load]:

@@ -76,17 +76,19 @@ def width(
     cost = require_cost(opened.curve(), at, batch, draft_ms, overhead_of(overhead), line)
     named = () if budgets is None else budgets_of(budgets)
     asked = Question(probe, opened, cost, _priced_grid(named, cost), at, batch, seed, strict, named)
+    most = asked.grid[-1]
     with show.progress("width") as done:
-        if run is None:
-            found, more = _named(str(masses), asked, budgets is not None), []
-        else:
-            found = of_run(run, prompts, asked.grid, rank_cap, asked.grid[-1], done)
-            more = per_round_rows(run, prompts, cost, found, asked.grid[-1], rank_cap, seed)
+        found = _named(str(masses), asked) if run is None else of_run(run, prompts, asked.grid, rank_cap, most, done)
+        more = [] if run is None else per_round_rows(run, prompts, cost, found, most, rank_cap, seed)
     document = answer(asked, found, more)
     if emit is None:
         show.emit(document, width_tables(document, budgets is None), document["caveats"], json_to)
     else:
         _emit(emit, document, force, json_to)
+    _draw(document, plot)
+
+
+def _draw(document: dict[str, Any], plot: Path | None) -> None:
     if plot is not None:
         from castsim.plots.width import width_figure
 
@@ -117,11 +119,11 @@ def _run_of(masses: str | None) -> Run | None:
     return open_run(path) if path.is_dir() else None
 
 
-def _named(masses: str, asked: Question, narrowed: bool) -> Acceptance:
+def _named(masses: str, asked: Question) -> Acceptance:
     if masses in mass_names():
         return published(masses, asked.probe.target, asked.probe.gpu, asked.cost.most)
     if Path(masses).is_file():
-        return of_file(Path(masses), asked.grid[-1], asked.grid if narrowed else None)
+        return of_file(Path(masses), asked.grid[-1], asked.grid if asked.named else None)
     raise unknown_masses(masses)
 
 
