@@ -13,7 +13,7 @@ from typing import Annotated, TextIO
 import typer
 
 from castsim import __version__
-from castsim.errors import CastsimError, OptionError
+from castsim.errors import CastsimError, OptionError, WorkerError
 from castsim.verbs.allocate import allocate
 from castsim.verbs.calibrate import calibrate
 from castsim.verbs.check import check
@@ -82,7 +82,10 @@ def main() -> None:
 
 
 def serve(app: typer.Typer) -> None:
-    """Run an application on the command line; what the user can put right is one line on stderr and exit code 2."""
+    """Run an application on the command line; what the user can put right is one line on stderr and exit code 2, and a
+    worker that gave out is one with exit code 1.
+    """
+    status = 2
     for stream in (sys.stdout, sys.stderr):
         _take_any_letter(stream)
     try:
@@ -99,14 +102,14 @@ def serve(app: typer.Typer) -> None:
         text = error.format_message() if hasattr(error, "format_message") else str(error)
         text += "; see castsim --help"
     except CastsimError as error:
-        text = str(error)
+        text, status = str(error), 1 if isinstance(error, WorkerError) else 2
     except MemoryError:
         text = "out of memory; give smaller budgets or options, or fewer --jobs"
     except OSError as error:
         text = f"{error.filename or 'output'}: {error.strerror}; name another place"
     line = "".join(c if c.isprintable() else " " for c in text)  # one line, and no control codes from a log
     print(f"castsim: {line}", file=sys.stderr)
-    sys.exit(2)
+    sys.exit(status)
 
 
 def _take_any_letter(stream: TextIO) -> None:

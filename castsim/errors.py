@@ -1,4 +1,6 @@
-"""What a user can put right: one line that says what, where and what to do. The command line exits with 2 on these."""
+"""What a user can put right: one line that says what, where and what to do. The command line exits with 2 on these, and
+with 1 where the machine gave out.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +24,10 @@ class CastsimError(Exception):
 
 class OptionError(CastsimError):
     """A command-line value that no policy or verb can take."""
+
+
+class WorkerError(CastsimError):
+    """A worker process or a cluster that gave out: no fault of the input, so the command line exits with 1."""
 
 
 class RunLogError(CastsimError):

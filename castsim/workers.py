@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from castsim.errors import OptionError, first_line
+from castsim.errors import OptionError, WorkerError, first_line
 from castsim.extras import install
 
 Item = TypeVar("Item")
@@ -34,24 +34,62 @@ class Workers:
 
         Raises:
             OptionError: no such scheduler.
+            WorkerError: a process was killed, or the cluster has no workers or gave up on a part. What was yielded
+                before stays with the caller.
         """
         if self.scheduler is not None:
             return self._on_cluster(work, items)
         if self.jobs == 1 or len(items) == 1:
             return map(work, items)
-        import joblib
+        return self._in_processes(work, items)
 
-        tasks = (joblib.delayed(work)(item) for item in items)
-        results: Iterator[Result] = joblib.Parallel(self.jobs, return_as="generator", pre_dispatch="n_jobs")(tasks)
-        return results
+    def _in_processes(self, work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+        import joblib
+        from joblib.externals.loky.process_executor import BrokenProcessPool
+
+        tasks, count = (joblib.delayed(work)(item) for item in items), 0
+        try:
+            for result in joblib.Parallel(self.jobs, return_as="generator", pre_dispatch="n_jobs")(tasks):
+                yield result
+                count += 1
+        except BrokenProcessPool as error:
+            raise WorkerError(
+                f"--jobs {self.jobs}: a worker process was killed, as where memory runs out, after {count} of "
+                f"{len(items)} parts; give fewer --jobs, or repeat the command"
+            ) from error
 
     def _on_cluster(self, work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
         import joblib
 
-        with _client(str(self.scheduler)), joblib.parallel_config(backend="dask"):
-            at_once = AHEAD * joblib.effective_n_jobs(-1)
-            for first in range(0, len(items), at_once):
-                yield from joblib.Parallel(-1)(joblib.delayed(work)(item) for item in items[first : first + at_once])
+        with _client(str(self.scheduler)) as client, joblib.parallel_config(backend="dask"):
+            for first in range(0, len(items), at_once := AHEAD * _threads(client, str(self.scheduler))):
+                tasks = [joblib.delayed(work)(item) for item in items[first : first + at_once]]
+                try:
+                    yield from joblib.Parallel(-1)(tasks)
+                except _killed_worker() as error:
+                    raise WorkerError(
+                        f"--scheduler {self.scheduler}: its workers died at one part again and again, after {first} of "
+                        f"{len(items)} parts; give them more memory, or a longer look at their logs"
+                    ) from error
+
+
+def _threads(client: Any, scheduler: str) -> int:
+    """Of all workers together.
+
+    Raises:
+        WorkerError: there is none, so that every part would wait for ever.
+    """
+    threads = sum(client.nthreads().values())
+    if not threads:
+        raise WorkerError(f"--scheduler {scheduler}: has no workers; start some with dask worker {scheduler}")
+    return threads
+
+
+def _killed_worker() -> type[Exception]:
+    from distributed import KilledWorker
+
+    found: type[Exception] = KilledWorker
+    return found
 
 
 HERE = Workers()

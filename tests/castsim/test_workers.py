@@ -1,15 +1,21 @@
 """Sweeps on a Dask cluster: the same results, also where a worker dies in the middle."""
 
+import contextlib
 import os
 import signal
+import socket
+import time
 from pathlib import Path
 
 import pytest
 import runs
 from runs import document
 
-from castsim.errors import OptionError
+from castsim.errors import OptionError, WorkerError
 from castsim.workers import HERE, Workers, workers_of
+
+# port 0 is any that is free: of the scheduler and of its dashboard, which takes 8787 where none is named
+QUIET = {"threads_per_worker": 1, "scheduler_port": 0, "dashboard_address": ":0", "silence_logs": 50}
 
 
 def die_once(item: tuple[int, Path]) -> int:
@@ -29,8 +35,7 @@ def test_results_come_in_order(workers):
 @pytest.fixture(scope="module")
 def cluster():
     distributed = pytest.importorskip("distributed")
-    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
-    with distributed.LocalCluster(**options, silence_logs=50) as two:
+    with distributed.LocalCluster(**QUIET, n_workers=2) as two:
         yield two.scheduler_address
 
 
@@ -51,6 +56,89 @@ def test_a_worker_killed_in_the_middle_costs_no_result(cluster, tmp_path):
     items = [(n, mark) for n in range(12)]
     assert list(Workers(scheduler=cluster).each(die_once, items)) == [n**2 for n in range(12)]
     assert mark.exists()
+
+
+def killed(*_, **__):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+# by verb: what a worker does of it, which is where the process is killed
+VERBS = {
+    "replay": (("replay", "RUN", "--budgets", "5", "--json", "OUT"), "castsim.score._tally"),
+    "allocate": (("allocate", "RUN", "--batch", "4", "--batches", "4", "--json", "OUT"), "castsim.allocation._whole"),
+    "serve": (
+        ("serve", "RUN", "--requests", "6", "--concurrency", "1,2", "--json", "OUT"),
+        "castsim.serving.sweep._row",
+    ),
+    "simulate": (("simulate", "--rounds", "40000", "--out", "OUT"), "castsim.simulation.runs.simulated_part"),
+    "fit-profile": (
+        ("fit-profile", "--published", "all", "--out", "OUT"),
+        "castsim.simulation.fitting.of_published",
+    ),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_killed_process_is_one_line_and_exit_code_1(castsim, tmp_path, monkeypatch, verb):
+    """Under every verb that has --jobs; nothing is left half-written."""
+    words, at = VERBS[verb]
+    folder = runs.write(tmp_path / "run", [runs.prompts([20, 30, 15], first=3 * n) for n in range(3)])
+    before = set(tmp_path.rglob("*"))
+    monkeypatch.setattr(at, killed)
+    places = {"RUN": folder, "OUT": tmp_path / "out"}
+    code, out, err = castsim(*(places.get(word, word) for word in words), "--jobs", "2")
+    assert (code, out, err.count("\n")) == (1, "", 1), err
+    assert "a worker process was killed" in err and "after 0 of" in err
+    assert set(tmp_path.rglob("*")) == before
+
+
+def test_what_was_done_before_a_kill_stays(tmp_path):
+    """As profiles that are fitted do: each is written when it comes."""
+    got = []
+    with pytest.raises(WorkerError, match=r"after \d of 12 parts"):
+        for value in Workers(2).each(die_late, [(n, tmp_path) for n in range(12)]):
+            got.append(value)
+            (tmp_path / str(len(got))).touch()
+    assert got == [n**2 for n in range(len(got))] and len(got) >= 3
+
+
+def die_late(item: tuple[int, Path]) -> int:
+    """The square of a number; 8 waits until three results have come, and then its process is killed."""
+    number, folder = item
+    if number == 8:
+        while not (folder / "3").exists():
+            time.sleep(0.01)
+        killed()
+    return number**2
+
+
+def test_a_cluster_without_workers_is_one_line(castsim):
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(**QUIET, n_workers=0) as none:
+        for ask in (("replay",), ("allocate",), ("serve",)):
+            code, out, err = castsim(*ask, "--backend", "dask", "--scheduler", none.scheduler_address)
+            assert (code, out, err.count("\n")) == (1, "", 1)
+            assert "has no workers; start some with dask worker" in err
+
+
+@pytest.fixture
+def usual_ports():
+    """The ports of a Dask scheduler and its dashboard, held where they are free."""
+    held = []
+    for port in (8786, 8787):
+        held.append(socket.socket())
+        with contextlib.suppress(OSError):
+            held[-1].bind(("127.0.0.1", port))
+            held[-1].listen()
+    yield
+    for one in held:
+        one.close()
+
+
+def test_a_cluster_works_where_the_usual_ports_are_taken(usual_ports, castsim):
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(**QUIET, n_workers=1) as one:
+        assert list(Workers(scheduler=one.scheduler_address).each(abs, [-3, 2])) == [3, 2]
 
 
 @pytest.mark.parametrize(
