@@ -101,6 +101,9 @@ INPUTS = {  # a name that stands in commands, and how it comes to be there
     "probe.json": lambda file: shutil.copy(OWN["pair-cpu"], file),
     "my-profile.json": lambda file: shutil.copy(PROFILE, file),
     "config.json": lambda file: file.write_text(json.dumps(CONFIG)),
+    "azure.csv": lambda file: file.write_text(
+        "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.68,374,44\n"
+    ),
     "log.jsonl": put_jsonl,
     "tiny_dense.npz": put_npz,
 }

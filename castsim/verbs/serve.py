@@ -63,7 +63,7 @@ def serve_verb(
     \b
     castsim serve RUN --concurrency 1,8,32
     castsim serve RUN --rate 2,8,32 --concurrency 32 --policy chain --policy batched --set every=8 --plot serve.png
-    castsim serve RUN --arrivals azure.csv --probe probe.json --assume hold
+    castsim serve RUN --arrivals azure.csv --policy shared
     """
     show.check_target(json_to, "--json")
     show.check_target(plot, "--plot")
