@@ -165,6 +165,7 @@ def _context(cost: BatchCost, drawn: Requests, holds: bool) -> Context | None:
 
 def _notes(opened: Run, asked: Asked, drawn: Requests, load: Load, rows: list[dict[str, Any]]) -> list[str]:
     whole = sorted({row["load"] for row in rows if row["window"] == "all"})
+    steady = any(row["window"] == "steady" for row in rows)
     short = f": {', '.join(whole)}, where too few requests leave no steady part" if asked.window == "steady" else ""
     held = len(drawn.outputs.start)
     return [
@@ -178,7 +179,7 @@ def _notes(opened: Run, asked: Asked, drawn: Requests, load: Load, rows: list[di
             if load.kind == "closed"
             else []
         ),
-        *(["Measured from the end of the first request to the last admission."] if len(whole) < len(rows) else []),
+        *(["Measured from the end of the first request to the last admission."] if steady else []),
         *([f"Measured from the first arrival to the last token{short}."] if whole else []),
         f"Goodput: committed tokens of that time; in time: requests of at most {asked.within_ms:g} ms an output token. "
         "A prompt's prefill holds up the batch. *: the best of its load.",

@@ -112,6 +112,10 @@ def test_a_load_is_measured_while_it_is_steady(castsim):
     asked = ("serve", "--requests", "40", "--concurrency", "8", "--policy", "shared")
     (steady,), (whole,) = (document(castsim, *asked, *more)["results"] for more in ((), ("--window", "all")))
     assert (steady["window"], whole["window"]) == ("steady", "all")
+    caveats = document(castsim, *asked, "--window", "all")["caveats"]
+    assert [line for line in caveats if line.startswith("Measured")] == [
+        "Measured from the first arrival to the last token."
+    ]
     assert whole["window_ms"][0] == 0 < steady["window_ms"][0] < steady["window_ms"][1] < whole["window_ms"][1]
     assert steady["requests_in_pass"] > 7.9 > whole["requests_in_pass"]
     short = document(castsim, "serve", "--requests", "4", "--concurrency", "8", "--policy", "shared")
