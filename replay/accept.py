@@ -24,6 +24,7 @@ from replay.rounds import ID_LIMIT, PAD, Marginals, padded_continuation
 IndexArray = NDArray[np.intp]
 _ROUNDS_AT_ONCE = 2048  # the listed nodes of so many rounds stay in a core's cache at budget 127
 _CHILDREN_AT_ONCE = 2**21  # a level can list K children for each of `budget` nodes of a round: some 150 MB
+_SLACK = 1e-5  # nats, and a share of the score: far more than float32 rounds
 
 
 def entry_budgets(
@@ -95,53 +96,82 @@ class _Level(NamedTuple):
 
     round: IndexArray  # (m,)
     score: NDArray[np.float64]  # (m,)
-    first: (
-        IndexArray  # (m,) flat place in the (B, L+1) prefix scores of the first prefix that does not outscore the node
-    )
+    first: IndexArray  # (m,) flat place in the (L+1, B) prefix scores of the first that does not outscore the node
     parent: IndexArray  # (m,) place in the previous level
     bound: IndexArray  # (K,) where each rank begins
 
 
 def _count(logq: NDArray[np.floating], rank: NDArray[np.int32], budget: int) -> NDArray[np.int32]:
-    """Entry budgets (B, L) of one chunk, from log q (B, L, K) and the ranks (B, L) of the continuation."""
+    """Entry budgets (B, L) of one chunk, from log q (B, L, K) and the ranks (B, L) of the continuation.
+
+    Depth comes first in the arrays here, so that an operation runs along the rounds.
+    """
     rounds, depth_max, _ = logq.shape
-    prefixes, score = _prefixes(logq, rank, budget)
-    prefix_score = np.full((rounds, depth_max + 1), np.nan)  # a NaN neither outscores nor equals a node
-    prefix_score[:, :-1] = np.where(np.arange(depth_max) < prefixes[:, None], score, np.nan)
-    floor = np.hstack([np.full((rounds, 1), np.inf), prefix_score[:, :-1]])  # (B, L+1) by number of prefixes in play
     by_depth = np.ascontiguousarray(np.moveaxis(logq, 0, 2), dtype=np.float64)  # (L, K, B)
-    root = np.flatnonzero(prefixes > 0)
-    level = _Level(root, np.zeros(len(root)), root * (depth_max + 1), root, np.zeros(1, np.intp))
+    rank, column, length = np.ascontiguousarray(rank.T), np.arange(rounds), np.arange(depth_max)[:, None]
+    alive, score = _prefixes(by_depth, rank, budget)
+    alive = _outnumbered(by_depth, score, alive, budget)
+    prefix_score = np.full((depth_max + 1, rounds), np.nan)  # a NaN neither outscores nor equals a node
+    prefix_score[:-1] = np.where(length < alive, score, np.nan)
+    floor = np.vstack([np.full(rounds, np.inf), prefix_score[:-1]])  # (L+1, B) by number of prefixes in play
+    root = np.flatnonzero(alive)
+    level = _Level(root, np.zeros(len(root)), root, root, np.zeros(1, np.intp))
     levels: list[_Level] = []
     entered = np.zeros(prefix_score.size, np.intp)  # nodes by the first prefix that they stand before
-    entry, alive = np.zeros((rounds, depth_max), np.intp), prefixes
+    entry = np.zeros((depth_max, rounds), np.intp)
     for depth in range(depth_max):
-        level = _expand(level, by_depth[depth], floor[np.arange(rounds), alive], prefix_score.ravel())
+        level = _expand(level, by_depth[depth], floor[alive, column], prefix_score.ravel())
         if not len(level.round):
             break
         levels.append(level)
-        place = _entered_at(levels, rank, prefix_score.ravel())
+        place = _entered_at(levels, rank, prefix_score.ravel(), np.count_nonzero(alive > depth))
         entered += np.bincount(place, minlength=entered.size)
-        entry = np.cumsum(entered.reshape(prefix_score.shape)[:, :-1], axis=1)  # (B, L) so far
-        alive = np.minimum(prefixes, (entry <= budget).sum(axis=1))
-        behind = np.arange(0, entered.size, depth_max + 1) + alive  # (B,) places from here on are behind all prefixes
-        level = levels[-1] = _filtered(level, np.flatnonzero(place < behind.take(level.round)))
-    return np.where(np.arange(depth_max) < alive[:, None], entry, budget + 1).astype(np.int32)
+        entry = np.cumsum(entered.reshape(prefix_score.shape)[:-1], axis=0)  # (L, B) so far
+        alive = np.minimum(alive, (entry <= budget).sum(axis=0))
+        level = levels[-1] = _filtered(level, np.flatnonzero(place < (alive * rounds).take(level.round)))
+    return np.where(length < alive, entry, budget + 1).T.astype(np.int32)
 
 
 def _prefixes(
-    logq: NDArray[np.floating], rank: NDArray[np.int32], budget: int
+    by_depth: NDArray[np.float64], rank: NDArray[np.int32], budget: int
 ) -> tuple[IndexArray, NDArray[np.float64]]:
-    """How many prefixes of the continuation can be within the budget (B,), and their scores (B, L).
+    """How many prefixes of the continuation can be within the budget (B,), and their scores (L, B).
 
     Y_1:d, of ranks r_1..r_d when counted from 1, stands behind all shorter or equal-length strings whose ranks are no
     worse than its own, position by position: at least sum_i r_1 * ... * r_i of them, itself included.
     """
-    reached = np.cumprod(rank != PAD, axis=1).astype(bool)  # (B, L)
+    reached = np.logical_and.accumulate(rank != PAD, axis=0)  # (L, B)
     place = np.where(reached, rank, 0)
-    score = np.cumsum(np.take_along_axis(logq, place[:, :, None], axis=2)[:, :, 0], axis=1, dtype=np.float64)
-    ahead = np.cumsum(np.cumprod(place + 1.0, axis=1), axis=1)
-    return (reached & (ahead <= budget)).sum(axis=1), score
+    score = np.cumsum(np.take_along_axis(by_depth, place[:, None], axis=1)[:, 0], axis=0)
+    ahead = np.cumsum(np.cumprod(place + 1.0, axis=0), axis=0)
+    return (reached & (ahead <= budget)).sum(axis=0), score
+
+
+@np.errstate(invalid="ignore", over="ignore")  # log 0 less log 0 is counted as not ahead
+def _outnumbered(
+    by_depth: NDArray[np.float64], score: NDArray[np.float64], alive: IndexArray, budget: int
+) -> IndexArray:
+    """`alive` (B,) less the prefixes behind more than `budget` nodes of the plainest kinds, by bisection.
+
+    Those are the spine (rank 1 throughout) and what leaves it at one position only: a spine node of length l and
+    score S_l has such a sibling S_l - gap for each gap at a position up to l. These sums round otherwise than those
+    of the list: nodes that are not ahead by `_SLACK` are left out, so no prefix is dropped wrongly.
+    """
+    depth_max, rank_kept, rounds = by_depth.shape
+    ranks = min(rank_kept, 1 + 255 // depth_max)  # a count of gaps is a uint8
+    spine = np.cumsum(by_depth[:, 0], axis=0)  # (L, B)
+    gap = (by_depth[:, :1] - by_depth[:, 1:ranks]).astype(np.float32).reshape(depth_max * (ranks - 1), rounds)
+    low, high, column = np.zeros_like(alive), alive, np.arange(rounds)
+    while (low < high).any():
+        middle = (low + high + 1) // 2
+        bar = score[middle - 1, column]
+        room = (spine - bar - _SLACK * (1 - bar)).astype(np.float32)  # (L, B)
+        count = (room > 0).sum(axis=0)
+        for depth, most in enumerate(room):
+            count += (gap[: (depth + 1) * (ranks - 1)] < most).sum(axis=0, dtype=np.uint8)
+        over = count >= budget  # the prefix itself comes after them
+        low, high = np.where(over, low, middle), np.where(over, middle - 1, high)
+    return high
 
 
 def _expand(
@@ -166,7 +196,7 @@ def _expand(
     parent = np.concatenate(parents) if parents else np.empty(0, np.intp)
     score = np.concatenate(scores) if scores else np.empty(0)
     first = level.first.take(parent)  # no child outscores its parent, so the search goes on from there
-    return _Level(level.round.take(parent), score, _advance(first, score, prefix_score, np.greater), parent, bound)
+    return _Level(level.round.take(parent), score, _advance(first, len(floor), score, prefix_score, np.greater), parent, bound)
 
 
 def _filtered(level: _Level, kept: IndexArray) -> _Level:
@@ -181,45 +211,47 @@ def _filtered(level: _Level, kept: IndexArray) -> _Level:
 
 
 def _advance(
-    first: IndexArray, score: NDArray[np.float64], prefix_score: NDArray[np.float64], stands_ahead: np.ufunc
+    first: IndexArray, step: int, score: NDArray[np.float64], prefix_score: NDArray[np.float64], stands_ahead: np.ufunc
 ) -> IndexArray:
-    """Move `first` (in place) past the prefixes whose score `stands_ahead` of the node's."""
+    """Move `first` (in place) past the prefixes whose score `stands_ahead` of the node's; `step` is a prefix further."""
     behind = np.flatnonzero(stands_ahead(prefix_score.take(first), score))
     while len(behind):
-        ahead = first.take(behind) + 1
+        ahead = first.take(behind) + step
         first[behind] = ahead
         behind = behind.compress(stands_ahead(prefix_score.take(ahead), score.take(behind)))
     return first
 
 
-def _entered_at(levels: list[_Level], rank: NDArray[np.int32], prefix_score: NDArray[np.float64]) -> IndexArray:
+def _entered_at(
+    levels: list[_Level], rank: NDArray[np.int32], prefix_score: NDArray[np.float64], own: int
+) -> IndexArray:
     """Flat place of the first prefix that each node of the last level stands before (or is).
 
     That is `first`, but for nodes that *equal* its score: they stand before longer prefixes, behind shorter ones, and
-    beside one of their own length in order of rank.
+    beside one of their own length in order of rank. `own` of them are the prefixes of this length themselves.
     """
-    level, depth = levels[-1], len(levels) - 1
+    level, depth, rounds = levels[-1], len(levels) - 1, rank.shape[1]
     equal = np.flatnonzero(prefix_score.take(level.first) == level.score)
-    if not len(equal):
-        return level.first
-    start, score = level.first.take(equal), level.score.take(equal)
-    end = _advance(start + 1, score, prefix_score, np.greater_equal)  # past the prefixes that score the same
-    row = level.round.take(equal)
-    own_length = row * (rank.shape[1] + 1) + depth + _later(levels, equal, rank[row])
+    start, row = level.first.take(equal), level.round.take(equal)
+    if len(equal) == own and np.array_equal(start, row + depth * rounds):
+        return level.first  # nothing ties
+    score = level.score.take(equal)
+    end = _advance(start + rounds, rounds, score, prefix_score, np.greater_equal)  # past those that score the same
+    own_length = row + (depth + _later(levels, equal, rank[:, row])) * rounds
     place = level.first.copy()
     place[equal] = np.clip(own_length, start, end)
     return place
 
 
 def _later(levels: list[_Level], node: IndexArray, rank: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Does the node stand behind the continuation's prefix of its length, by rank? `rank` is (m, L).
+    """Does the node stand behind the continuation's prefix of its length, by rank? `rank` is (L, m).
 
     Read from the node up to the root, so that the shallowest difference has the last word.
     """
     later = np.zeros(len(node), bool)
     for depth in range(len(levels) - 1, -1, -1):
         own = np.searchsorted(levels[depth].bound, node, side="right") - 1
-        true = rank[:, depth]
+        true = rank[depth]
         later = np.where(own == true, later, own > true)
         node = levels[depth].parent.take(node)
     return later
