@@ -24,7 +24,8 @@ from replay.rounds import ID_LIMIT, PAD, Marginals, padded_continuation
 IndexArray = NDArray[np.intp]
 _ROUNDS_AT_ONCE = 2048  # the listed nodes of so many rounds stay in a core's cache at budget 127
 _CHILDREN_AT_ONCE = 2**21  # a level can list K children for each of `budget` nodes of a round: some 150 MB
-_SLACK = 1e-5  # nats, and a share of the score: far more than float32 rounds
+_WORTH_A_SUM = 32  # so many new nodes a round, before the running sums are looked at
+_PER_NAT, _FAR = 1000, 2**15 - 1  # a bound needs no exact scores: int16 in thousandths of a nat
 
 
 def entry_budgets(
@@ -117,18 +118,18 @@ def _count(logq: NDArray[np.floating], rank: NDArray[np.int32], budget: int) -> 
     root = np.flatnonzero(alive)
     level = _Level(root, np.zeros(len(root)), root, root, np.zeros(1, np.intp))
     levels: list[_Level] = []
+    fresh: list[IndexArray] = []
     entered = np.zeros(prefix_score.size, np.intp)  # nodes by the first prefix that they stand before
-    entry = np.zeros((depth_max, rounds), np.intp)
     for depth in range(depth_max):
         level = _expand(level, by_depth[depth], floor[alive, column], prefix_score.ravel())
-        if not len(level.round):
-            break
         levels.append(level)
-        place = _entered_at(levels, rank, prefix_score.ravel(), np.count_nonzero(alive > depth))
-        entered += np.bincount(place, minlength=entered.size)
-        entry = np.cumsum(entered.reshape(prefix_score.shape)[:-1], axis=0)  # (L, B) so far
-        alive = np.minimum(alive, (entry <= budget).sum(axis=0))
-        level = levels[-1] = _filtered(level, np.flatnonzero(place < (alive * rounds).take(level.round)))
+        fresh.append(_entered_at(levels, rank, prefix_score.ravel(), np.count_nonzero(alive > depth)))
+        if sum(map(len, fresh)) > _WORTH_A_SUM * rounds or depth == depth_max - 1:
+            entered += np.bincount(np.concatenate(fresh), minlength=entered.size)
+            entry = np.cumsum(entered.reshape(prefix_score.shape)[:-1], axis=0)  # (L, B) so far
+            alive = np.minimum(alive, (entry <= budget).sum(axis=0))
+            level = levels[-1] = _filtered(level, np.flatnonzero(fresh[-1] < (alive * rounds).take(level.round)))
+            fresh = []
     return np.where(length < alive, entry, budget + 1).T.astype(np.int32)
 
 
@@ -147,31 +148,40 @@ def _prefixes(
     return (reached & (ahead <= budget)).sum(axis=0), score
 
 
-@np.errstate(invalid="ignore", over="ignore")  # log 0 less log 0 is counted as not ahead
+@np.errstate(invalid="ignore", over="ignore")  # log 0 less log 0: such nodes are not counted
 def _outnumbered(
     by_depth: NDArray[np.float64], score: NDArray[np.float64], alive: IndexArray, budget: int
 ) -> IndexArray:
-    """`alive` (B,) less the prefixes behind more than `budget` nodes of the plainest kinds, by bisection.
-
-    Those are the spine (rank 1 throughout) and what leaves it at one position only: a spine node of length l and
-    score S_l has such a sibling S_l - gap for each gap at a position up to l. These sums round otherwise than those
-    of the list: nodes that are not ahead by `_SLACK` are left out, so no prefix is dropped wrongly.
-    """
-    depth_max, rank_kept, rounds = by_depth.shape
-    ranks = min(rank_kept, 1 + 255 // depth_max)  # a count of gaps is a uint8
+    """`alive` (B,) less the prefixes behind `budget` nodes of the plainest kinds, by bisection over their length."""
+    depth_max = len(by_depth)
+    ranks = min(by_depth.shape[1], 16, 1 + 255 // depth_max)  # so that `_plain_nodes` counts in bytes
+    gap = np.ceil((by_depth[:, :1] - by_depth[:, 1:ranks]) * _PER_NAT)
+    gap = np.fmin(gap, _FAR).astype(np.int16)  # (L, K - 1, B)
     spine = np.cumsum(by_depth[:, 0], axis=0)  # (L, B)
-    gap = (by_depth[:, :1] - by_depth[:, 1:ranks]).astype(np.float32).reshape(depth_max * (ranks - 1), rounds)
-    low, high, column = np.zeros_like(alive), alive, np.arange(rounds)
+    low, high, column = np.zeros_like(alive), alive, np.arange(len(alive))
     while (low < high).any():
         middle = (low + high + 1) // 2
         bar = score[middle - 1, column]
-        room = (spine - bar - _SLACK * (1 - bar)).astype(np.float32)  # (L, B)
-        count = (room > 0).sum(axis=0)
-        for depth, most in enumerate(room):
-            count += (gap[: (depth + 1) * (ranks - 1)] < most).sum(axis=0, dtype=np.uint8)
-        over = count >= budget  # the prefix itself comes after them
+        room = np.floor((spine - bar + bar / _PER_NAT**2) * _PER_NAT)  # less what float64 can have rounded
+        over = _plain_nodes(gap, np.fmin(np.fmax(room, 0), _FAR).astype(np.int16)) >= budget
         low, high = np.where(over, low, middle), np.where(over, middle - 1, high)
     return high
+
+
+def _plain_nodes(gap: NDArray[np.int16], room: NDArray[np.int16]) -> IndexArray:
+    """(B,) at least so many nodes outscore a prefix that the spine (rank 1 throughout) outscores by `room` (L, B).
+
+    A node of length l is `gap` (L, K - 1, B) short of the spine's for each position where it leaves it. Counted are
+    the spine's own nodes, those that leave it once, and those that leave it twice by less than half the room each.
+    """
+    count = np.count_nonzero(room, axis=0)
+    for depth, most in enumerate(room, start=1):
+        once = (gap[:depth] < most).view(np.uint8).reshape(-1, len(most))
+        count += once.sum(axis=0, dtype=np.uint8)
+        near = (gap[:depth] < most // 2).view(np.uint8).sum(axis=1, dtype=np.uint8)  # (l, B)
+        total = near.sum(axis=0, dtype=np.uint16)
+        count += (total * total - (near * near).sum(axis=0, dtype=np.uint16)) // 2
+    return count
 
 
 def _expand(
