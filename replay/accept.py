@@ -5,6 +5,7 @@ For best-first policies the entry budget of Y_1:d is the number of nodes that Th
 counted here for a whole batch at once: the nodes that score at least as high as some prefix of the continuation are
 listed depth by depth, and each is entered at the first prefix that it stands before; a running sum over prefixes is
 then the count. A prefix whose count passes the budget is dropped, which raises the round's floor and prunes the list.
+Most such prefixes are dropped before anything is listed: see `replay.bound`.
 
 By hand: L = 2, q1 = (.5, .25), q2 = (.8, .1), and Y has ranks 2, 1. Its prefixes score .25 and .2. Depth 1 lists .5,
 entered at the first prefix, and .25, the first prefix itself. Depth 2 lists .4, entered at the first, and .2, the
@@ -18,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from replay.bound import in_reach
 from replay.forest import Forest
 from replay.rounds import ID_LIMIT, PAD, Marginals, padded_continuation
 
@@ -25,7 +27,6 @@ IndexArray = NDArray[np.intp]
 _ROUNDS_AT_ONCE = 2048  # the listed nodes of so many rounds stay in a core's cache at budget 127
 _CHILDREN_AT_ONCE = 2**21  # a level can list K children for each of `budget` nodes of a round: some 150 MB
 _WORTH_A_SUM = 32  # so many new nodes a round, before the running sums are looked at
-_PER_NAT, _FAR = 1000, 2**15 - 1  # a bound needs no exact scores: int16 in thousandths of a nat
 
 
 def entry_budgets(
@@ -88,8 +89,10 @@ def _slices(rounds: int, rank_kept: int, budget: int) -> list[slice]:
 
 def ranks_of(marginals: Marginals, continuation: NDArray[np.int32]) -> NDArray[np.int32]:
     """(B, L) rank of the true token among the kept candidates, counted from 0; `PAD` where it is not among them."""
-    hit = marginals.token == continuation[:, :, None]  # (B, L, K)
-    return np.where(hit.any(axis=2), hit.argmax(axis=2), PAD).astype(np.int32)
+    found = np.full(continuation.shape, PAD, np.int32)
+    for rank in range(marginals.rank_kept):
+        np.copyto(found, rank, where=marginals.token[:, :, rank] == continuation)
+    return found
 
 
 class _Level(NamedTuple):
@@ -111,23 +114,24 @@ def _count(logq: NDArray[np.floating], rank: NDArray[np.int32], budget: int) -> 
     by_depth = np.ascontiguousarray(np.moveaxis(logq, 0, 2), dtype=np.float64)  # (L, K, B)
     rank, column, length = np.ascontiguousarray(rank.T), np.arange(rounds), np.arange(depth_max)[:, None]
     alive, score = _prefixes(by_depth, rank, budget)
-    alive = _outnumbered(by_depth, score, alive, budget)
+    alive = in_reach(by_depth, score, alive, budget)
     prefix_score = np.full((depth_max + 1, rounds), np.nan)  # a NaN neither outscores nor equals a node
     prefix_score[:-1] = np.where(length < alive, score, np.nan)
     floor = np.vstack([np.full(rounds, np.inf), prefix_score[:-1]])  # (L+1, B) by number of prefixes in play
-    root = np.flatnonzero(alive)
+    bar, root = floor[alive, column], np.flatnonzero(alive)
     level = _Level(root, np.zeros(len(root)), root, root, np.zeros(1, np.intp))
     levels: list[_Level] = []
     fresh: list[IndexArray] = []
     entered = np.zeros(prefix_score.size, np.intp)  # nodes by the first prefix that they stand before
     for depth in range(depth_max):
-        level = _expand(level, by_depth[depth], floor[alive, column], prefix_score.ravel())
+        level = _expand(level, by_depth[depth], bar, prefix_score.ravel())
         levels.append(level)
-        fresh.append(_entered_at(levels, rank, prefix_score.ravel(), np.count_nonzero(alive > depth)))
+        fresh.append(_entered_at(levels, rank, prefix_score.ravel(), int((alive > depth).sum())))
         if sum(map(len, fresh)) > _WORTH_A_SUM * rounds or depth == depth_max - 1:
             entered += np.bincount(np.concatenate(fresh), minlength=entered.size)
             entry = np.cumsum(entered.reshape(prefix_score.shape)[:-1], axis=0)  # (L, B) so far
             alive = np.minimum(alive, (entry <= budget).sum(axis=0))
+            bar = floor[alive, column]
             level = levels[-1] = _filtered(level, np.flatnonzero(fresh[-1] < (alive * rounds).take(level.round)))
             fresh = []
     return np.where(length < alive, entry, budget + 1).T.astype(np.int32)
@@ -148,42 +152,6 @@ def _prefixes(
     return (reached & (ahead <= budget)).sum(axis=0), score
 
 
-@np.errstate(invalid="ignore", over="ignore")  # log 0 less log 0: such nodes are not counted
-def _outnumbered(
-    by_depth: NDArray[np.float64], score: NDArray[np.float64], alive: IndexArray, budget: int
-) -> IndexArray:
-    """`alive` (B,) less the prefixes behind `budget` nodes of the plainest kinds, by bisection over their length."""
-    depth_max = len(by_depth)
-    ranks = min(by_depth.shape[1], 16, 1 + 255 // depth_max)  # so that `_plain_nodes` counts in bytes
-    gap = np.ceil((by_depth[:, :1] - by_depth[:, 1:ranks]) * _PER_NAT)
-    gap = np.fmin(gap, _FAR).astype(np.int16)  # (L, K - 1, B)
-    spine = np.cumsum(by_depth[:, 0], axis=0)  # (L, B)
-    low, high, column = np.zeros_like(alive), alive, np.arange(len(alive))
-    while (low < high).any():
-        middle = (low + high + 1) // 2
-        bar = score[middle - 1, column]
-        room = np.floor((spine - bar + bar / _PER_NAT**2) * _PER_NAT)  # less what float64 can have rounded
-        over = _plain_nodes(gap, np.fmin(np.fmax(room, 0), _FAR).astype(np.int16)) >= budget
-        low, high = np.where(over, low, middle), np.where(over, middle - 1, high)
-    return high
-
-
-def _plain_nodes(gap: NDArray[np.int16], room: NDArray[np.int16]) -> IndexArray:
-    """(B,) at least so many nodes outscore a prefix that the spine (rank 1 throughout) outscores by `room` (L, B).
-
-    A node of length l is `gap` (L, K - 1, B) short of the spine's for each position where it leaves it. Counted are
-    the spine's own nodes, those that leave it once, and those that leave it twice by less than half the room each.
-    """
-    count = np.count_nonzero(room, axis=0)
-    for depth, most in enumerate(room, start=1):
-        once = (gap[:depth] < most).view(np.uint8).reshape(-1, len(most))
-        count += once.sum(axis=0, dtype=np.uint8)
-        near = (gap[:depth] < most // 2).view(np.uint8).sum(axis=1, dtype=np.uint8)  # (l, B)
-        total = near.sum(axis=0, dtype=np.uint16)
-        count += (total * total - (near * near).sum(axis=0, dtype=np.uint16)) // 2
-    return count
-
-
 def _expand(
     level: _Level, logq: NDArray[np.float64], floor: NDArray[np.float64], prefix_score: NDArray[np.float64]
 ) -> _Level:
@@ -193,7 +161,7 @@ def _expand(
     """
     node, within = np.arange(len(level.round)), level.round
     score, bar = level.score, floor.take(within)
-    parents, scores = [], []
+    parents, rounds, scores = [node[:0]], [within[:0]], [score[:0]]
     for row in logq:
         child = row.take(within) + score
         kept = np.flatnonzero(child >= bar)
@@ -201,12 +169,13 @@ def _expand(
             break
         node, within, score, bar = node.take(kept), within.take(kept), score.take(kept), bar.take(kept)
         parents.append(node)
+        rounds.append(within)
         scores.append(child.take(kept))
-    bound = np.cumsum([0, *(len(p) for p in parents)])[:-1]
-    parent = np.concatenate(parents) if parents else np.empty(0, np.intp)
-    score = np.concatenate(scores) if scores else np.empty(0)
+    bound = np.cumsum([len(part) for part in parents])[:-1]
+    parent, within, score = np.concatenate(parents), np.concatenate(rounds), np.concatenate(scores)
     first = level.first.take(parent)  # no child outscores its parent, so the search goes on from there
-    return _Level(level.round.take(parent), score, _advance(first, len(floor), score, prefix_score, np.greater), parent, bound)
+    first = _advance(first, len(floor), score, prefix_score, np.greater)
+    return _Level(within, score, first, parent, bound)
 
 
 def _filtered(level: _Level, kept: IndexArray) -> _Level:
@@ -223,7 +192,7 @@ def _filtered(level: _Level, kept: IndexArray) -> _Level:
 def _advance(
     first: IndexArray, step: int, score: NDArray[np.float64], prefix_score: NDArray[np.float64], stands_ahead: np.ufunc
 ) -> IndexArray:
-    """Move `first` (in place) past the prefixes whose score `stands_ahead` of the node's; `step` is a prefix further."""
+    """Move `first` (in place) past the prefixes whose score `stands_ahead` of the node's. `step` leads to the next."""
     behind = np.flatnonzero(stands_ahead(prefix_score.take(first), score))
     while len(behind):
         ahead = first.take(behind) + step

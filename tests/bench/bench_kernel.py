@@ -3,8 +3,30 @@
     pytest tests/bench/bench_kernel.py
 
 Entry budgets at every budget to 127, rank cap 8, one core. The heaps stop at the same budget; they are timed on a
-part of the rounds, since they need seconds for all.
+part of the rounds, since they need seconds for all. To compare with another state of the kernel in the same run:
+
+    git show REVISION:replay/accept.py > /tmp/before.py
+    KERNEL_BEFORE=/tmp/before.py pytest tests/bench/bench_kernel.py -s
+
+What was tried, in microseconds of CPU time a round (sample, simulated; one core of a busy two-core machine, NumPy 2
+with AVX-512; each line on top of the one before, where it was kept):
+
+    nodes listed depth by depth down to the longest prefix that the product of ranks allows    10.4  13.8
+    paths walked to the root only where scores tie; nodes that stray once counted first         7.6   6.0
+    nodes that stray twice counted as well, all in int16 rather than float32                    6.7   6.5
+    running sums only after 16 to 32 new nodes a round, not at every depth                      5.4   5.4
+    ranks found one at a time; a child's round carried along rather than looked up              5.2   5.1
+    not kept: listing by the number of strays and not by depth (147 and 460 nodes at once)      no gain
+    not kept: bisection on those rounds only that are undecided (copies cost what they save)     5.2   5.3
+    not kept: the bound over the first 5 or 3 ranks only, in float32                        8.2, 9.5   5.9, 7.0
+    not kept: other chunks than 2048 rounds (512, 1024: slower by half and by a fifth; 4096: the same)
+
+With a perfect floor and nothing else changed the first line falls to 3.9 and 4.9. Listed nodes a round went from 236
+to 64, and from 299 to 62. A two-push heap in C++ (g++ -O3) took 5.6 and 7.8 in the same run as 5.5 and 5.2 here.
 """
+
+import importlib.util
+import os
 
 import numpy as np
 import oracle
@@ -39,14 +61,24 @@ def heap(pop):
     return run
 
 
+def kernel_before(rounds):
+    """The kernel of the file that KERNEL_BEFORE names."""
+    spec = importlib.util.spec_from_file_location("before", os.environ["KERNEL_BEFORE"])
+    before = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(before)
+    return before.entry_budgets(rounds.marginals, rounds.continuation, rounds.known, budget=BUDGET, rank_cap=8)
+
+
 METHODS = {"kernel": kernel, "two-push heap": heap(oracle.two_push_heap), "textbook heap": heap(oracle.textbook_heap)}
+if "KERNEL_BEFORE" in os.environ:
+    METHODS["kernel before"] = kernel_before
 
 
 @pytest.mark.parametrize("name", SETS)
 @pytest.mark.parametrize("method", METHODS)
 def test_entry_budgets(benchmark, sets, name, method):
     rounds = sets[name]
-    if method != "kernel":
+    if method.endswith("heap"):
         rounds = rounds.take(np.linspace(0, len(rounds) - 1, HEAP_ROUNDS).astype(int))
     benchmark.group = name
     result = benchmark.pedantic(METHODS[method], args=(rounds,), rounds=7, warmup_rounds=1)

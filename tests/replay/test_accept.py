@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from strategies import rounds
 
-from replay import Marginals, Rounds, accepted, best_first, committed, entry_budgets, forest_entry_budgets
+from replay import Marginals, Rounds, accept, accepted, best_first, committed, entry_budgets, forest_entry_budgets
 from replay.accept import ranks_of
 
 HAND = Marginals(np.array([[[1, 2], [3, 4]]]), np.log([[[0.5, 0.25], [0.8, 0.1]]]))  # order: 1, 13, 2, 23, 14, 24
@@ -43,6 +43,8 @@ def flat(depth, rank, value):
 @example(one(flat(3, 2, -np.inf), [1, 0, 1]), 14)  # zero mass everywhere
 @example(one(flat(4, 1, 0.0), [0, 0, 0, 0]), 3)  # children score as their parents do
 @example(one(flat(1, 64, np.log(1 / 64)), [63]), 64)
+@example(one(logs([-1, -1e30], [-1e30, -2e30], [-1, -2e38]), [1, 0, 0]), 14)  # far beyond what a bound's integers hold
+@example(one(logs([-1e30, -np.inf], [-1, -2], [0, -np.inf]), [1, 0, 1]), 8)
 @example(one(logs([-1, -3], [-1, -2], [-1, -2]), [1, 0, 0]), 14)  # (0,0,0) ties with (1), two levels above it
 def test_equals_the_textbook_heap(found, budget):
     args = (found.marginals.token, found.marginals.logq, found.continuation, found.known)
@@ -76,7 +78,7 @@ def test_entry_budgets_rise_along_the_path_and_stop_with_it(found, budget):
 
 
 @pytest.mark.parametrize(
-    ("depth", "rank", "budget"), [(15, 8, 127), (15, 64, 127), (15, 16, 1024), (7, 3, 1024), (1, 64, 9)]
+    ("depth", "rank", "budget"), [(15, 8, 127), (15, 64, 127), (15, 16, 1024), (7, 3, 1024), (1, 64, 9), (300, 2, 127)]
 )
 def test_large_universes_and_budgets(depth, rank, budget):
     rng = np.random.default_rng(depth * rank)
@@ -86,6 +88,29 @@ def test_large_universes_and_budgets(depth, rank, budget):
     known = np.full(12, depth)
     expected = oracle.entry_budgets(found.token, found.logq, follow, known, budget, oracle.two_push_heap)
     np.testing.assert_array_equal(entry_budgets(found, follow, known, budget=budget), expected)
+
+
+@pytest.mark.parametrize("step", [0.25, 1.0])
+def test_ties_everywhere(step):
+    """Log-probabilities on a grid, as coarse logits give them: nodes of every length and shape score the same."""
+    rng = np.random.default_rng(5)
+    mass = -np.sort(-rng.dirichlet(np.full(5, 0.4), (40, 7))[:, :, :4], axis=2)
+    grid = np.floor(np.log(np.maximum(mass, 1e-9)) / step) * step
+    found = Marginals(np.broadcast_to(np.arange(4), mass.shape), grid)
+    follow, known = rng.integers(0, 2, (40, 7)), np.full(40, 7)
+    expected = oracle.entry_budgets(found.token, found.logq, follow, known, 200)
+    np.testing.assert_array_equal(entry_budgets(found, follow, known, budget=200), expected)
+
+
+@pytest.mark.parametrize("budget", [15, 127])
+def test_few_nodes_are_listed_besides_those_that_count(monkeypatch, sample_rounds, budget):
+    """A prefix that is out of reach must not lower the floor of its round: it did, and 4 in 5 nodes were in vain."""
+    listed = []
+    monkeypatch.setattr(accept, "_expand", lambda *a, expand=accept._expand: listed.append(expand(*a)) or listed[-1])
+    args = (sample_rounds.continuation, sample_rounds.known)
+    entry = entry_budgets(sample_rounds.marginals, *args, budget=budget, rank_cap=8)
+    needed = np.where(entry <= budget, entry, 0).max(axis=1).sum()
+    assert needed <= sum(len(level.round) for level in listed) < 2 * needed
 
 
 @pytest.mark.parametrize("rank", [2, 8, 16])
