@@ -127,7 +127,8 @@ def _count(logq: NDArray[np.floating], rank: NDArray[np.int32], budget: int) -> 
         level = _expand(level, by_depth[depth], bar, prefix_score.ravel())
         levels.append(level)
         fresh.append(_entered_at(levels, rank, prefix_score.ravel(), int((alive > depth).sum())))
-        if sum(map(len, fresh)) > _WORTH_A_SUM * rounds or depth == depth_max - 1:
+        ties = fresh[-1] is not level.first  # what ties is not pruned by the floor, and multiplies
+        if ties or sum(map(len, fresh)) > _WORTH_A_SUM * rounds or depth == depth_max - 1:
             entered += np.bincount(np.concatenate(fresh), minlength=entered.size)
             entry = np.cumsum(entered.reshape(prefix_score.shape)[:-1], axis=0)  # (L, B) so far
             alive = np.minimum(alive, (entry <= budget).sum(axis=0))

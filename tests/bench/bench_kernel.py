@@ -8,21 +8,22 @@ part of the rounds, since they need seconds for all. To compare with another sta
     git show REVISION:replay/accept.py > /tmp/before.py
     KERNEL_BEFORE=/tmp/before.py pytest tests/bench/bench_kernel.py -s
 
-What was tried, in microseconds of CPU time a round (sample, simulated; one core of a busy two-core machine, NumPy 2
-with AVX-512; each line on top of the one before, where it was kept):
+What was tried, in microseconds of CPU time a round (sample, simulated; the least of nine, one core of a busy two-core
+machine with AVX-512). The lines come from several runs, which differ by a tenth:
 
     nodes listed depth by depth down to the longest prefix that the product of ranks allows    10.4  13.8
     paths walked to the root only where scores tie; nodes that stray once counted first         7.6   6.0
     nodes that stray twice counted as well, all in int16 rather than float32                    6.7   6.5
-    running sums only after 16 to 32 new nodes a round, not at every depth                      5.4   5.4
-    ranks found one at a time; a child's round carried along rather than looked up              5.2   5.1
-    not kept: listing by the number of strays and not by depth (147 and 460 nodes at once)      no gain
-    not kept: bisection on those rounds only that are undecided (copies cost what they save)     5.2   5.3
-    not kept: the bound over the first 5 or 3 ranks only, in float32                        8.2, 9.5   5.9, 7.0
-    not kept: other chunks than 2048 rounds (512, 1024: slower by half and by a fifth; 4096: the same)
+    running sums only after 32 new nodes a round or a tie, not at every depth                   5.4   5.4
+    ranks found one at a time; a child's round carried along rather than looked up              5.5   5.1
+    not kept: bisection on those rounds only that are undecided                                 5.2   5.3
+    not kept: nodes that stray once, in the first 5 ranks only                                  8.2   5.9
+    not kept: the same in the first 3 ranks only                                                9.5   7.0
+    not kept: nodes listed by how often they stray, not by depth: 147 and 460 a round stray once, no gain
+    not kept: chunks of 512 or 1024 rounds are slower by 40 to 60 % and by 10 to 20 %; 4096 is as fast as 2048
 
-With a perfect floor and nothing else changed the first line falls to 3.9 and 4.9. Listed nodes a round went from 236
-to 64, and from 299 to 62. A two-push heap in C++ (g++ -O3) took 5.6 and 7.8 in the same run as 5.5 and 5.2 here.
+All in one run, with a load of 8 on the machine: first line 12.5 and 15.4, now 5.8 and 5.6, a two-push heap in C++
+(g++ -O3) 5.7 and 8.0. On rounds full of log 0 nothing is gained, and at a budget of 1 the bound costs 1 us.
 """
 
 import importlib.util
@@ -61,17 +62,19 @@ def heap(pop):
     return run
 
 
-def kernel_before(rounds):
-    """The kernel of the file that KERNEL_BEFORE names."""
-    spec = importlib.util.spec_from_file_location("before", os.environ["KERNEL_BEFORE"])
+def kernel_of(file):
+    """The kernel of another `accept.py`."""
+    spec = importlib.util.spec_from_file_location("before", file)
     before = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(before)
-    return before.entry_budgets(rounds.marginals, rounds.continuation, rounds.known, budget=BUDGET, rank_cap=8)
+    return lambda rounds: before.entry_budgets(
+        rounds.marginals, rounds.continuation, rounds.known, budget=BUDGET, rank_cap=8
+    )
 
 
 METHODS = {"kernel": kernel, "two-push heap": heap(oracle.two_push_heap), "textbook heap": heap(oracle.textbook_heap)}
 if "KERNEL_BEFORE" in os.environ:
-    METHODS["kernel before"] = kernel_before
+    METHODS["kernel before"] = kernel_of(os.environ["KERNEL_BEFORE"])
 
 
 @pytest.mark.parametrize("name", SETS)
