@@ -29,14 +29,15 @@ class Shard:
     sequences: FileEntry
     rounds: FileEntry
 
-    def read_sequences(self) -> pl.DataFrame:
-        """The shard's prompts by number, whatever their order in the file; columns `SEQUENCES`.
+    def read_sequences(self, columns: Sequence[str] = tuple(SEQUENCES)) -> pl.DataFrame:
+        """The shard's prompts by number, whatever their order in the file; all columns, or some of `SEQUENCES`.
 
         Raises:
-            RunLogError: the file is not what the manifest says, or a row breaks the schema.
+            RunLogError: the file is not what the manifest says, or one of these columns breaks the schema.
         """
-        frame = _read(self.folder, self.sequences, SEQUENCES, None)
-        for problem, bad in self._sequence_faults().items():
+        frame = _read(self.folder, self.sequences, _columns(columns), None)
+        faults = self._sequence_faults().items()
+        for problem, bad in ((p, bad) for p, bad in faults if set(bad.meta.root_names()) <= set(columns)):
             rows = frame.select(bad.fill_null(False)).to_series().to_numpy()
             _refuse(self.folder / self.sequences.name, rows, problem)
         return frame.cast({"prompt": pl.Int32}).sort("prompt")
@@ -107,14 +108,14 @@ class Run:
             if name.startswith("sequences")
         ]
 
-    def sequences(self) -> pl.DataFrame:
-        """All prompts by number, columns `SEQUENCES`.
+    def sequences(self, columns: Sequence[str] = tuple(SEQUENCES)) -> pl.DataFrame:
+        """All prompts by number; all columns of `SEQUENCES`, or some, "prompt", "prompt_id" and "domain" among them.
 
         Raises:
             RunLogError: from reading, or where two shards have a prompt in common.
         """
         whole = pl.concat(
-            [pl.DataFrame(schema=SEQUENCES), *(s.read_sequences().select(*SEQUENCES) for s in self.shards)]
+            [pl.DataFrame(schema=_columns(columns)), *(s.read_sequences(columns).select(columns) for s in self.shards)]
         )
         for column in ("prompt", "prompt_id"):
             if len(twice := whole.filter(pl.col(column).is_duplicated())):
@@ -175,6 +176,10 @@ def _refuse_gaps(file: Path, rounds: Rounds, sequences: pl.DataFrame) -> None:
     more = "" if len(missing) == 1 else f", nor of {len(missing) - 1} more"
     told = f"has {len(rounds)} rows for {len(wanted)} positions of a dense log"
     raise RunLogError(file, f"{told}: none of prompt {missing[0, 0]}, position {missing[0, 1]}{more}", REWRITE)
+
+
+def _columns(names: Sequence[str]) -> pl.Schema:
+    return pl.Schema({name: SEQUENCES[name] for name in names})
 
 
 def _read(folder: Path, entry: FileEntry, schema: pl.Schema, prompts: Sequence[int] | None) -> pl.DataFrame:

@@ -184,7 +184,7 @@ def policy_entries(
 
 
 def domains_of(run: Run, domains: Sequence[str]) -> dict[int, str]:
-    """Domain of each of the run's prompts, or of those in some domains.
+    """Domain of each of the run's prompts, or of those in some domains; tokens are left to whoever reads rounds.
 
     Raises:
         OptionError: a domain that the run does not have.
@@ -194,8 +194,8 @@ def domains_of(run: Run, domains: Sequence[str]) -> dict[int, str]:
             raise OptionError(
                 f"--domain {domain}: the run has no such domain; it has {', '.join(run.manifest.domains)}"
             )
-    names = run.sequences().select("prompt", "domain").iter_rows()
-    return {prompt: domain for prompt, domain in names if not domains or domain in domains}
+    names = run.sequences(("prompt", "prompt_id", "domain")).iter_rows()
+    return {prompt: domain for prompt, _, domain in names if not domains or domain in domains}
 
 
 def parts(tally: Tally, domain_of: dict[int, str]) -> Iterator[tuple[str, NDArray[np.bool_]]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -13,6 +14,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 BACKENDS = ("local", "dask")
 AHEAD = 4  # parts given to a cluster at once, for each of its threads; then progress is told
+HELD = "2 * n_jobs"  # parts given out on this machine: while one is worked at, the process has the next already
 CONNECT_S = 10
 
 
@@ -45,11 +47,10 @@ class Workers:
 
     def _in_processes(self, work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
         import joblib
-        from joblib.externals.loky.process_executor import BrokenProcessPool
 
         tasks, count = (joblib.delayed(work)(item) for item in items), 0
         try:
-            for result in joblib.Parallel(self.jobs, return_as="generator", pre_dispatch="n_jobs")(tasks):
+            for result in joblib.Parallel(self.jobs, return_as="generator", pre_dispatch=HELD, batch_size=1)(tasks):
                 yield result
                 count += 1
         except BrokenProcessPool as error:

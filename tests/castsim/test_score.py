@@ -3,10 +3,12 @@
 import dataclasses
 
 import numpy as np
+import polars as pl
 import pytest
 import runs
 
 from castsim.diagnose import diagnose, rank_cap_loss, summary
+from castsim.errors import RunLogError
 from castsim.options import Choice
 from castsim.results import caveats, results
 from castsim.runlog import open_run
@@ -83,6 +85,15 @@ def test_intervals_belong_to_the_means_beside_them(small):
         assert row["ci95"][0] <= row["committed_per_prompt"] <= row["ci95"][1]
         assert row["committed_pooled_ci95"][0] <= row["committed_pooled"] <= row["committed_pooled_ci95"][1]
     assert rows[-1]["ci95"] != rows[-1]["committed_pooled_ci95"]
+
+
+def test_a_fault_of_tokens_is_found_though_names_are_read_without_them(small):
+    """`domains_of` leaves tokens alone; whoever reads the rounds refuses them."""
+    runs.alter(small.folder, "sequences-00000.parquet", pl.lit("maybe").alias("finish"))
+    spoilt = open_run(small.folder)
+    assert len(domains_of(spoilt, [])) == 4
+    with pytest.raises(RunLogError, match="finish is none of"):
+        score(spoilt, Plan((Choice(TopN),), (6,), "walked"), None)
 
 
 def test_caveats_name_what_is_out_of_the_ordinary(tmp_path):

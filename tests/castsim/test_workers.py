@@ -11,6 +11,7 @@ import pytest
 import runs
 from runs import document
 
+from castsim import runlog
 from castsim.errors import OptionError, WorkerError
 from castsim.workers import HERE, Workers, workers_of
 
@@ -56,6 +57,56 @@ def test_a_worker_killed_in_the_middle_costs_no_result(cluster, tmp_path):
     items = [(n, mark) for n in range(12)]
     assert list(Workers(scheduler=cluster).each(die_once, items)) == [n**2 for n in range(12)]
     assert mark.exists()
+
+
+class Handed(list):
+    """Items that note how many of them were handed out."""
+
+    count = 0
+
+    def __iter__(self):
+        for item in super().__iter__():
+            self.count += 1
+            yield item
+
+
+def wait_for(mark: Path | None) -> None:
+    """Return once a file is there."""
+    while mark is not None and not mark.exists():
+        time.sleep(0.01)
+
+
+def test_a_process_holds_its_next_part_while_it_works_at_one(tmp_path):
+    """Else both wait after each part, until the parent has had its turn."""
+    mark = tmp_path / "go on"
+    items = Handed([None, *[mark] * 11])  # all but the first wait, so that the count cannot run ahead
+    results = Workers(2).each(wait_for, items)
+    next(results)
+    held = items.count
+    mark.touch()
+    assert len(list(results)) == 11
+    assert 5 <= held <= 8  # two for each process and at most as many in line; not all
+
+
+def test_the_parent_reads_names_only_and_sends_little(castsim, tmp_path, monkeypatch):
+    """Of a replay by two processes: rounds and tokens are read by those, from a task that names the shard."""
+    cloudpickle = pytest.importorskip("cloudpickle")
+    folder = runs.write(tmp_path / "run", [runs.prompts([20, 30, 15], first=3 * n) for n in range(3)])
+    read, sent, reader, each = [], [], runlog._read, Workers.each
+
+    def noted_read(folder, entry, schema, prompts):
+        read.append(set(schema))
+        return reader(folder, entry, schema, prompts)
+
+    def noted_each(self, work, items):
+        sent.extend(len(cloudpickle.dumps((work, item))) for item in items)
+        return each(self, work, items)
+
+    monkeypatch.setattr(runlog, "_read", noted_read)
+    monkeypatch.setattr(Workers, "each", noted_each)
+    document(castsim, "replay", folder, "--budgets", "5", "--jobs", "2")
+    assert len(sent) == 3 and max(sent) < 10_000  # bytes
+    assert read == [{"prompt", "prompt_id", "domain"}] * 3
 
 
 def killed(*_, **__):
