@@ -1,16 +1,22 @@
-"""One million rounds through `castsim replay`: time and memory, with one process and with two.
+"""Rounds by the million through `castsim replay`: time and memory, with one process and with two.
 
-    python tests/bench/million.py [ROUNDS]
+    python tests/bench/million.py [ROUNDS [TIMES]]
 
 Writes a dense run of simulated rounds (L = 15, K = 8) to a temporary folder, some 600 MB for a million, and replays it
-in fresh processes. Resident memory is that of the process and its workers together, sampled ten times a second.
+in fresh processes, by turns with one and with two, all pinned to the same two cores. Resident memory is that of the
+process and its workers together, sampled ten times a second. Where other programs use the cores, the seconds of CPU say
+so: they are then far from the seconds on the clock times the processes.
 """
 
+import os
+import resource
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from simulated import DEPTH, RANK, simulated
@@ -76,9 +82,17 @@ def resident_mib(pid: int) -> float:
     return total / 1024
 
 
-def measure(folder: Path, jobs: int) -> tuple[float, float]:
-    """Seconds and largest resident MiB of one replay."""
-    start, peak = time.perf_counter(), 0.0
+class Measured(NamedTuple):
+    """One replay: seconds on the clock and of all its processes' CPU, and the most memory that they held together."""
+
+    seconds: float
+    cpu_s: float
+    resident_mib: float
+
+
+def measure(folder: Path, jobs: int) -> Measured:
+    """One replay in a fresh process."""
+    start, before, peak = time.perf_counter(), cpu_of_children_s(), 0.0
     command = [sys.executable, "-m", "castsim", "replay", str(folder)]
     process = subprocess.Popen(
         [*command, "--policy", "topN", "--jobs", str(jobs), "--json", "-"], stdout=subprocess.DEVNULL
@@ -88,21 +102,49 @@ def measure(folder: Path, jobs: int) -> tuple[float, float]:
         time.sleep(0.1)
     if process.returncode:
         raise SystemExit(process.returncode)
-    return time.perf_counter() - start, peak
+    return Measured(time.perf_counter() - start, cpu_of_children_s() - before, peak)
+
+
+def cpu_of_children_s() -> float:
+    """Of all processes that have ended below this one."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def pin(cores: int) -> None:
+    """Keep this process and those it starts on so many cores, where the system can."""
+    if hasattr(os, "sched_setaffinity"):
+        allowed = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, allowed[:cores])
+        print(f"cores: {allowed[:cores]}")
+
+
+def told(jobs: int, found: list[Measured], rounds: int) -> tuple[float, float]:
+    """Print the measurements of one number of processes; their least and median seconds."""
+    seconds = [one.seconds for one in found]
+    least, median = min(seconds), statistics.median(seconds)
+    cpu_s, peak = statistics.median(one.cpu_s for one in found), max(one.resident_mib for one in found)
+    print(
+        f"--jobs {jobs}: {least:.1f} s at least, {median:.1f} s median of {len(found)} ({least / rounds * 1e6:.1f} us "
+        f"a round), {cpu_s:.1f} s of CPU, {peak:.0f} MiB resident"
+    )
+    return least, median
 
 
 def main() -> None:
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
+    rounds, times = (*map(int, sys.argv[1:]), *(1_000_000, 3)[len(sys.argv) - 1 :])
+    pin(2)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "run"
         start = time.perf_counter()
         write(folder, rounds)
         size = sum(f.stat().st_size for f in folder.iterdir()) / 2**20
         print(f"wrote {rounds // TOKENS * TOKENS:,} rounds, {size:,.0f} MiB, in {time.perf_counter() - start:.0f} s")
-        one, two = measure(folder, 1), measure(folder, 2)
-        for jobs, (seconds, peak) in ((1, one), (2, two)):
-            print(f"--jobs {jobs}: {seconds:.1f} s, {seconds / rounds * 1e6:.1f} us a round, {peak:.0f} MiB resident")
-        print(f"two processes take {two[0] / one[0]:.2f} of the time of one")
+        turns = [(measure(folder, 1), measure(folder, 2)) for _ in range(times)]
+        one, two = (told(jobs, list(found), rounds) for jobs, found in enumerate(zip(*turns, strict=True), start=1))
+        print(
+            f"two processes: {one[0] / two[0]:.2f} times as fast as one by the least, {one[1] / two[1]:.2f} by medians"
+        )
 
 
 if __name__ == "__main__":
