@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from castsim.errors import OptionError, WorkerError, first_line
@@ -16,6 +20,7 @@ BACKENDS = ("local", "dask")
 AHEAD = 4  # parts given to a cluster at once, for each of its threads; then progress is told
 HELD = "2 * n_jobs"  # parts given out on this machine: while one is worked at, the process has the next already
 CONNECT_S = 10
+LOOK_S = 10  # between looks at whether a cluster still has workers, without which a part would wait for ever
 
 
 @dataclass(frozen=True)
@@ -60,37 +65,57 @@ class Workers:
             ) from error
 
     def _on_cluster(self, work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
-        import joblib
-
-        with _client(str(self.scheduler)) as client, joblib.parallel_config(backend="dask"):
-            for first in range(0, len(items), at_once := AHEAD * _threads(client, str(self.scheduler))):
-                tasks = [joblib.delayed(work)(item) for item in items[first : first + at_once]]
-                try:
-                    yield from joblib.Parallel(-1)(tasks)
-                except _killed_worker() as error:
+        with _client(str(self.scheduler)) as client:
+            if not _has_workers(client):
+                raise WorkerError(
+                    f"--scheduler {self.scheduler}: has no workers; start some with dask worker {self.scheduler}"
+                )
+            for count, future in enumerate(_given_out(client, work, items)):
+                if problem := _problem(client, future):
                     raise WorkerError(
-                        f"--scheduler {self.scheduler}: its workers died at one part again and again, after {first} of "
-                        f"{len(items)} parts; give them more memory, or a longer look at their logs"
-                    ) from error
+                        f"--scheduler {self.scheduler}: {problem}, after {count} of {len(items)} parts; see the "
+                        "cluster's logs, and repeat the command"
+                    )
+                yield future.result()
 
 
-def _threads(client: Any, scheduler: str) -> int:
-    """Of all workers together.
+def _given_out(client: Any, work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Any]:
+    """Futures in order; each thread of the cluster has some parts ahead of the one that is waited for."""
+    ahead = AHEAD * sum(client.nthreads().values())
+    waiting = deque[Any]()
+    for item in items:
+        waiting.append(client.submit(partial(work, item), pure=False))
+        if len(waiting) > ahead:
+            yield waiting.popleft()
+    while waiting:
+        yield waiting.popleft()
 
-    Raises:
-        WorkerError: there is none, so that every part would wait for ever.
-    """
-    threads = sum(client.nthreads().values())
-    if not threads:
-        raise WorkerError(f"--scheduler {scheduler}: has no workers; start some with dask worker {scheduler}")
-    return threads
+
+def _problem(client: Any, future: Any) -> str | None:
+    """Wait for a part: why it will never come, or None where it has come or failed by its own fault."""
+    from distributed import KilledWorker, wait
+
+    while not future.done():
+        try:
+            wait([future], timeout=LOOK_S)
+        except TimeoutError:
+            if not _has_workers(client):
+                return "its last worker has gone"
+        except CancelledError:
+            break
+    if future.status in ("cancelled", "lost"):
+        return "the scheduler has gone"
+    killed = isinstance(future.exception(), KilledWorker)
+    return "its workers died at one part again and again, as where memory runs out" if killed else None
 
 
-def _killed_worker() -> type[Exception]:
-    from distributed import KilledWorker
-
-    found: type[Exception] = KilledWorker
-    return found
+def _has_workers(client: Any) -> bool:
+    """Whether a worker is there, or comes within `CONNECT_S`."""
+    try:
+        client.wait_for_workers(1, timeout=CONNECT_S)
+    except OSError:  # a timeout is one, so is a scheduler that has gone
+        return False
+    return True
 
 
 HERE = Workers()
@@ -116,6 +141,7 @@ def _client(scheduler: str) -> Any:
         from distributed import Client
     except ModuleNotFoundError as error:
         raise OptionError(f"--backend dask needs distributed: {install('cluster')}") from error
+    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # a lost scheduler is told once, by the verb
     try:
         return Client(scheduler, timeout=CONNECT_S)
     except (OSError, ValueError) as error:  # a timeout is an OSError

@@ -163,13 +163,67 @@ def die_late(item: tuple[int, Path]) -> int:
     return number**2
 
 
-def test_a_cluster_without_workers_is_one_line(castsim):
-    distributed = pytest.importorskip("distributed")
+@pytest.fixture
+def impatient(monkeypatch):
+    """A second is enough to see that a cluster has no workers."""
+    pytest.importorskip("distributed")
+    monkeypatch.setattr("castsim.workers.CONNECT_S", 1)
+    monkeypatch.setattr("castsim.workers.LOOK_S", 1)
+
+
+def test_a_cluster_without_workers_is_one_line(castsim, impatient):
+    import distributed
+
     with distributed.LocalCluster(**QUIET, n_workers=0) as none:
         for ask in (("replay",), ("allocate",), ("serve",)):
             code, out, err = castsim(*ask, "--backend", "dask", "--scheduler", none.scheduler_address)
             assert (code, out, err.count("\n")) == (1, "", 1)
             assert "has no workers; start some with dask worker" in err
+
+
+def square_or_wait(number: int) -> int:
+    """The square of a number; 2 and those above it take a minute."""
+    time.sleep(0 if number < 2 else 60)
+    return number**2
+
+
+@pytest.mark.parametrize(
+    ("lose", "said"),
+    [
+        (lambda cluster: cluster.scale(0), "its last worker has gone, after 2 of 8 parts"),
+        (lambda cluster: cluster.close(), "the scheduler has gone, after 2 of 8 parts"),
+    ],
+)
+def test_a_cluster_that_goes_in_the_middle_is_said(impatient, lose, said):
+    """It would be waited for for ever, or be told as a file that cannot be written."""
+    import distributed
+
+    with distributed.LocalCluster(**QUIET, n_workers=1) as cluster:
+        results = Workers(scheduler=cluster.scheduler_address).each(square_or_wait, range(8))
+        assert [next(results), next(results)] == [0, 1]
+        lose(cluster)
+        with pytest.raises(WorkerError, match=said):
+            next(results)
+
+
+def test_a_part_that_kills_every_worker_is_said(impatient):
+    import dask
+    import distributed
+
+    with dask.config.set({"distributed.scheduler.allowed-failures": 0}):
+        cluster = distributed.LocalCluster(**QUIET, n_workers=1)
+    with cluster, pytest.raises(WorkerError, match=r"died at one part again and again.*after 0 of 2 parts"):
+        list(Workers(scheduler=cluster.scheduler_address).each(killed, range(2)))
+
+
+def late(_: object) -> None:
+    raise TimeoutError("the part's own")
+
+
+def test_what_a_part_itself_raises_on_a_cluster_comes_as_it_is(cluster):
+    """Also where it looks like a cluster that does not answer."""
+    with pytest.raises(TimeoutError, match="the part's own"):
+        list(Workers(scheduler=cluster).each(late, range(2)))
 
 
 @pytest.fixture
