@@ -36,10 +36,9 @@ class Shard:
             RunLogError: the file is not what the manifest says, or one of these columns breaks the schema.
         """
         frame = _read(self.folder, self.sequences, _columns(columns), None)
-        faults = self._sequence_faults().items()
-        for problem, bad in ((p, bad) for p, bad in faults if set(bad.meta.root_names()) <= set(columns)):
-            rows = frame.select(bad.fill_null(False)).to_series().to_numpy()
-            _refuse(self.folder / self.sequences.name, rows, problem)
+        faults = {p: bad for p, bad in self._sequence_faults().items() if set(bad.meta.root_names()) <= set(columns)}
+        for rows in frame.select(bad.fill_null(False).alias(problem) for problem, bad in faults.items()):
+            _refuse(self.folder / self.sequences.name, rows.to_numpy(), rows.name)
         return frame.cast({"prompt": pl.Int32}).sort("prompt")
 
     def _sequence_faults(self) -> dict[str, pl.Expr]:
