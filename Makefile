@@ -17,4 +17,4 @@ figures:
 	.venv/bin/python figures/execute.py
 
 profiles: # three quarters of an hour on two cores
-	.venv/bin/castsim fit-profile --published all --jobs 2 --steps 14 --rows 24576 --out castsim/simulation/profiles
+	.venv/bin/castsim fit-profile --published all --jobs 2 --steps 14 --rows 24576 --out castsim/profiles/shipped

@@ -1,6 +1,6 @@
 """`python -m castsim` is the same as `castsim`."""
 
-from castsim.cli import main
+from castsim.cli.app import main
 
 if __name__ == "__main__":
     main()

@@ -20,12 +20,12 @@
 import matplotlib.pyplot as plt
 import numpy as np
 
-from castsim.options import choose
-from castsim.plots import STYLE
-from castsim.results import results
-from castsim.runlog import open_run
-from castsim.sample import sample_run
-from castsim.score import Plan, domains_of, score
+from castsim.runs.reading import open_run
+from castsim.runs.sample import sample_run
+from castsim.scoring.policies import choose
+from castsim.scoring.replay import results
+from castsim.scoring.tally import Plan, domains_of, score
+from castsim.show.plots import STYLE
 
 plt.style.use(STYLE)
 plt.rcParams["figure.dpi"] = 70

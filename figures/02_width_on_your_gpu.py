@@ -19,15 +19,15 @@
 # %%
 import matplotlib.pyplot as plt
 
-from castsim.plots import STYLE
-from castsim.plots.figures import figure_2
-from castsim.plots.sources import Sources
-from castsim.pricing.acceptance import published
-from castsim.pricing.answer import Question, answer
-from castsim.pricing.context import context_of
-from castsim.pricing.cost import require_cost
-from castsim.pricing.probefile import open_probe
-from castsim.published.widths import settings
+from castsim.advice.acceptance import published
+from castsim.advice.verdict import Question, answer
+from castsim.costs.context import context_of
+from castsim.costs.curve import require_cost
+from castsim.costs.probefile import open_probe
+from castsim.paper.table_2 import settings
+from castsim.show.figures import figure_2
+from castsim.show.figures.sources import Sources
+from castsim.show.plots import STYLE
 from replay.width import Overhead
 
 plt.style.use(STYLE)

@@ -20,13 +20,13 @@
 import matplotlib.pyplot as plt
 import numpy as np
 
-from castsim.diagnose import rank_cap_loss
-from castsim.plots import STYLE
-from castsim.plots.figures import figure_4
-from castsim.plots.sources import Sources
-from castsim.pricing.probefile import open_probe
-from castsim.runlog import open_run
-from castsim.sample import sample_run
+from castsim.costs.probefile import open_probe
+from castsim.runs.reading import open_run
+from castsim.runs.sample import sample_run
+from castsim.scoring.calibrate import rank_cap_loss
+from castsim.show.figures import figure_4
+from castsim.show.figures.sources import Sources
+from castsim.show.plots import STYLE
 from replay.calibrate import OFF, ON
 
 plt.style.use(STYLE)

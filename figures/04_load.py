@@ -20,14 +20,14 @@
 import matplotlib.pyplot as plt
 import numpy as np
 
-from castsim.plots import STYLE
-from castsim.plots.figures import figure_6
-from castsim.plots.sources import Sources
-from castsim.pricing.acceptance import round_masses
-from castsim.pricing.probefile import open_probe
-from castsim.runlog import open_run
-from castsim.sample import sample_run
-from castsim.serving.batchcost import TAX, TAX_TOKENS
+from castsim.advice.acceptance import round_masses
+from castsim.costs.batch import TAX, TAX_TOKENS
+from castsim.costs.probefile import open_probe
+from castsim.runs.reading import open_run
+from castsim.runs.sample import sample_run
+from castsim.show.figures import figure_6
+from castsim.show.figures.sources import Sources
+from castsim.show.plots import STYLE
 from replay.width import batch_stopping_budget, stopping_budget
 
 plt.style.use(STYLE)

@@ -21,12 +21,13 @@ import matplotlib.pyplot as plt
 import numpy as np
 import polars as pl
 
-from castsim.plots import STYLE, printed
+from castsim.paper.every_table import rebuilt, within_rounding
+from castsim.paper.forecast_tables import cells, summary
+from castsim.paper.table_2 import domain_gains, settings
+from castsim.paper.table_3 import prompt_gains
 from castsim.published import frame
-from castsim.published.forecasts import cells, summary
-from castsim.published.intervals import prompt_gains
-from castsim.published.rebuild import rebuilt, within_rounding
-from castsim.published.widths import domain_gains, settings
+from castsim.show.figures import printed
+from castsim.show.plots import STYLE
 
 plt.style.use(STYLE)
 plt.rcParams["figure.dpi"] = 70

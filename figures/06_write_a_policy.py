@@ -25,12 +25,12 @@ from typing import ClassVar
 import matplotlib.pyplot as plt
 import numpy as np
 
-from castsim.options import Choice
-from castsim.plots import STYLE
-from castsim.results import results
-from castsim.runlog import open_run
-from castsim.sample import sample_run
-from castsim.score import Plan, domains_of, score
+from castsim.runs.reading import open_run
+from castsim.runs.sample import sample_run
+from castsim.scoring.policies import Choice
+from castsim.scoring.replay import results
+from castsim.scoring.tally import Plan, domains_of, score
+from castsim.show.plots import STYLE
 from replay import Forest, Marginals, best_first
 from replay.policies import require_counts
 from replay.policies.topn import TopN

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from castsim import cli
-from castsim.runlog import open_run
-from castsim.sample import sample_run
+from castsim.cli import app as cli
+from castsim.runs.reading import open_run
+from castsim.runs.sample import sample_run
 
 settings.register_profile("castsim", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("castsim")

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import runs
+import run_builders as runs
 
-from castsim import cli
-from castsim.pricing.probefile import OWN
-from castsim.sample import sample_run
+from castsim.cli import app as cli
+from castsim.costs.probefile import OWN
+from castsim.runs.sample import sample_run
 
 ROOT = Path(__file__).parents[1]
 PROFILE = ROOT / "castsim" / "simulation" / "profiles" / "qwen3-8b-mbpp.json"

@@ -31,10 +31,10 @@ def test_links_lead_somewhere(page):
 
 def test_the_three_scores_of_the_readme(sample):
     """The same tree walked, on the chain's rounds, and at every position."""
-    from castsim.options import Choice
-    from castsim.results import results
-    from castsim.runlog import open_run
-    from castsim.score import Plan, domains_of, score
+    from castsim.runs.reading import open_run
+    from castsim.scoring.policies import Choice
+    from castsim.scoring.replay import results
+    from castsim.scoring.tally import Plan, domains_of, score
     from replay.policies.topn import TopN
 
     run, means = open_run(sample), []
@@ -50,11 +50,11 @@ def test_the_three_scores_of_the_readme(sample):
 
 def test_the_table_of_the_readme_is_what_the_main_job_prints(sample):
     """Every number of the README's table, from the command it stands under."""
-    from castsim.options import Choice
-    from castsim.results import results
-    from castsim.runlog import open_run
-    from castsim.score import Plan, domains_of, score
-    from castsim.tables.replay import REPLAY_COLUMNS, replay_tables
+    from castsim.runs.reading import open_run
+    from castsim.scoring.policies import Choice
+    from castsim.scoring.replay import results
+    from castsim.scoring.tally import Plan, domains_of, score
+    from castsim.show.tables.replay_table import REPLAY_COLUMNS, replay_tables
     from replay.policies.topn import TopN
 
     run = open_run(sample)

@@ -21,11 +21,11 @@ from transformers import (
     Qwen3MoeForCausalLM,
 )
 
-from castsim.models.bind import load_drafter
-from castsim.models.config import dart_config, dflash_config
-from castsim.models.dart import Dart
-from castsim.models.dflash import DFlash
-from castsim.models.target import load_target
+from castsim.live.models.checkpoint import load_drafter
+from castsim.live.models.config import dart_config, dflash_config
+from castsim.live.models.dart import Dart
+from castsim.live.models.dflash import DFlash
+from castsim.live.models.target import load_target
 
 HIDDEN, VOCAB, LAYERS = 32, 300, 4
 SHAPE = {

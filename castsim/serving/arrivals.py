@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from castsim.errors import OptionError
+from castsim.base.errors import OptionError
 
 Times = NDArray[np.float64]
 BURST = 8  # requests of a burst, on average

@@ -6,8 +6,8 @@ import typing
 from collections.abc import Sequence
 from typing import Any
 
-from castsim.errors import OptionError
-from castsim.options import pair, value
+from castsim.base.errors import OptionError
+from castsim.scoring.policies import pair, value
 from castsim.serving.controllers import Controller, load_controllers
 
 

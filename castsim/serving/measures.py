@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from castsim.serving.controllers import Array
-from castsim.serving.loop import Passes, Served
+from castsim.serving.server import Passes, Served
 
 QUANTILES = (50, 95, 99)
 

@@ -9,9 +9,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from castsim.allocation import Pool, pool_of
-from castsim.errors import OptionError, RunLogError
-from castsim.runlog import Run
+from castsim.base.errors import OptionError, RunLogError
+from castsim.runs.reading import Run
+from castsim.scoring.allocate import Pool, pool_of
 from replay import Rounds
 
 Numbers = NDArray[np.int64]

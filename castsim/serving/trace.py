@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from castsim.errors import PlacedError, first_line
-from castsim.textfile import read_table, read_text
+from castsim.base.errors import PlacedError, first_line
+from castsim.base.textfile import read_table, read_text
 
 ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson")
 REMEDY = "give one request a row: a time in a column ms, or the columns of an Azure, Mooncake, BurstGPT or vLLM trace"

@@ -34,8 +34,8 @@ import oracle
 import pytest
 from simulated import simulated
 
-from castsim.runlog import open_run
-from castsim.sample import sample_run
+from castsim.runs.reading import open_run
+from castsim.runs.sample import sample_run
 from replay import entry_budgets
 
 BUDGET = 127

@@ -12,16 +12,16 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from castsim.decode.build import Tree, build, tree_of  # noqa: E402
-from castsim.decode.clock import Stopwatch  # noqa: E402
-from castsim.decode.loop import Decoder  # noqa: E402
-from castsim.decode.pack import pack  # noqa: E402
-from castsim.decode.walk import RandomDice  # noqa: E402
-from castsim.models.cache import KeyValueCache  # noqa: E402
-from castsim.models.chat import end_ids  # noqa: E402
-from castsim.models.load import load_pair  # noqa: E402
-from castsim.pair import resolved  # noqa: E402
-from castsim.runlog import open_run  # noqa: E402
+from castsim.live.decode.clock import Stopwatch  # noqa: E402
+from castsim.live.decode.loop import Decoder  # noqa: E402
+from castsim.live.decode.pack import pack  # noqa: E402
+from castsim.live.decode.walk import RandomDice  # noqa: E402
+from castsim.live.models.cache import KeyValueCache  # noqa: E402
+from castsim.live.models.chat import end_ids  # noqa: E402
+from castsim.live.models.load import load_pair  # noqa: E402
+from castsim.live.pair import resolved  # noqa: E402
+from castsim.runs.reading import open_run  # noqa: E402
+from castsim.scoring.tree import Tree, build, tree_of  # noqa: E402
 from replay.policies.chain import Chain  # noqa: E402
 from replay.policies.topn import TopN  # noqa: E402
 
@@ -36,7 +36,7 @@ def decoder():
 
 @pytest.fixture(scope="module")
 def prompts(request):
-    from castsim.sample import sample_run
+    from castsim.runs.sample import sample_run
 
     return [row["prompt_tokens"] for row in open_run(sample_run()).sequences().iter_rows(named=True)][::6]
 

@@ -11,13 +11,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from castsim.models.blocks import KeysValues  # noqa: E402
-from castsim.models.cache import cache_argument  # noqa: E402
-from castsim.models.load import load_pair  # noqa: E402
-from castsim.models.marginals import _ranked  # noqa: E402
-from castsim.pair import PROMPTS  # noqa: E402
-from castsim.prompts import read_prompts  # noqa: E402
-from castsim.record import Recorder, RecordOptions  # noqa: E402
+from castsim.live.models.blocks import KeysValues  # noqa: E402
+from castsim.live.models.cache import cache_argument  # noqa: E402
+from castsim.live.models.load import load_pair  # noqa: E402
+from castsim.live.models.marginals import _ranked  # noqa: E402
+from castsim.live.pair import PROMPTS  # noqa: E402
+from castsim.live.record import Recorder, RecordOptions  # noqa: E402
+from castsim.runs.prompts import read_prompts  # noqa: E402
 
 PROMPTS_TIMED, NEW_TOKENS, RANKS = 30, 128, 16
 

@@ -7,13 +7,13 @@ from time import perf_counter
 
 import numpy as np
 
-from castsim.runlog import open_run
-from castsim.serving.batchcost import batch_cost
+from castsim.costs.batch import batch_cost
+from castsim.profiles.profile import open_profile
+from castsim.profiles.simulate import Shape, simulate_run
+from castsim.runs.reading import open_run
 from castsim.serving.controllers import load_controllers
-from castsim.serving.loop import Server, serve
 from castsim.serving.requests import requests_of
-from castsim.simulation.profile import open_profile
-from castsim.simulation.runs import Shape, simulate_run
+from castsim.serving.server import Server, serve
 
 REQUESTS, TOKENS = 10_000, 256
 

@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from castsim.simulation.model import Model, draw, split_tables
-from castsim.simulation.runs import Shape, simulated_part
+from castsim.profiles.model import Model, draw, split_tables
+from castsim.profiles.simulate import Shape, simulated_part
 
 PROMPTS, TOKENS = 64, 256
 ROUNDS = PROMPTS * (TOKENS - 1)

@@ -21,9 +21,9 @@ from typing import NamedTuple
 import numpy as np
 from simulated import DEPTH, RANK, simulated
 
-from castsim.foreign import sequences_frame
-from castsim.manifest import Facts
-from castsim.runwriter import RunWriter, rounds_frame
+from castsim.runs.foreign import sequences_frame
+from castsim.runs.manifest import Facts
+from castsim.runs.writing import RunWriter, rounds_frame
 from replay import Rounds
 
 TOKENS = 128  # rows a prompt

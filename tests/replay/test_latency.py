@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from castsim.pricing.probefile import open_probe
+from castsim.costs.probefile import open_probe
 from replay.latency import LatencyCurve
 
 PACKED = np.array([1, 4, 8, 16, 24, 32, 48, 64, 96, 128])

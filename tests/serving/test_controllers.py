@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from castsim.serving.batchcost import Surface
+from castsim.costs.batch import Surface
 from castsim.serving.controllers import Plan, View, load_controllers
 from castsim.serving.controllers.batched import Batched
 from castsim.serving.controllers.dense import Dense

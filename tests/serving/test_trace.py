@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from castsim.errors import PlacedError
+from castsim.base.errors import PlacedError
 from castsim.serving.trace import read_trace
 
 FILES = {

@@ -14,7 +14,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from castsim.serving.batchcost import BatchCost
+from castsim.costs.batch import BatchCost
 
 Array = NDArray[np.float64]
 
