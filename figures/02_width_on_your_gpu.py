@@ -26,8 +26,8 @@ from castsim.costs.curve import require_cost
 from castsim.costs.probefile import open_probe
 from castsim.paper.table_2 import settings
 from castsim.show.figures import figure_2
-from castsim.show.figures.sources import Sources
 from castsim.show.plots import STYLE
+from castsim.show.sources import Sources
 from replay.width import Overhead
 
 plt.style.use(STYLE)

@@ -25,8 +25,8 @@ from castsim.runs.reading import open_run
 from castsim.runs.sample import sample_run
 from castsim.scoring.calibrate import rank_cap_loss
 from castsim.show.figures import figure_4
-from castsim.show.figures.sources import Sources
 from castsim.show.plots import STYLE
+from castsim.show.sources import Sources
 from replay.calibrate import OFF, ON
 
 plt.style.use(STYLE)

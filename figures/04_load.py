@@ -26,8 +26,8 @@ from castsim.costs.probefile import open_probe
 from castsim.runs.reading import open_run
 from castsim.runs.sample import sample_run
 from castsim.show.figures import figure_6
-from castsim.show.figures.sources import Sources
 from castsim.show.plots import STYLE
+from castsim.show.sources import Sources
 from replay.width import batch_stopping_budget, stopping_budget
 
 plt.style.use(STYLE)

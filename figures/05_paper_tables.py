@@ -26,7 +26,7 @@ from castsim.paper.forecast_tables import cells, summary
 from castsim.paper.table_2 import domain_gains, settings
 from castsim.paper.table_3 import prompt_gains
 from castsim.published import frame
-from castsim.show.figures import printed
+from castsim.show import printed
 from castsim.show.plots import STYLE
 
 plt.style.use(STYLE)

@@ -13,8 +13,8 @@ from castsim.cli import arguments
 from castsim.costs.probefile import open_probe
 from castsim.runs.reading import open_run
 from castsim.runs.sample import sample_run
-from castsim.show.figures.draw import draw_all
-from castsim.show.figures.sources import Sources
+from castsim.show.draw import draw_all
+from castsim.show.sources import Sources
 
 
 def figures(

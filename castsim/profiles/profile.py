@@ -13,7 +13,7 @@ from castsim.base.textfile import read_json
 from castsim.profiles.model import PARAMETERS, Model
 from castsim.runs.manifest import Text
 
-SHIPPED = Path(__file__).parent / "shipped"
+FOLDER = Path(__file__).parent / "shipped"
 STATISTIC = ("statistic", "low", "high", "source", "error", "aim")  # what a row of `statistics` has at least
 
 
@@ -60,7 +60,7 @@ class Profile(BaseModel):
 
 def profile_names() -> list[str]:
     """Profiles that castsim carries."""
-    return sorted(file.stem for file in SHIPPED.glob("*.json"))
+    return sorted(file.stem for file in FOLDER.glob("*.json"))
 
 
 def open_profile(name: str) -> Profile:
@@ -70,8 +70,8 @@ def open_profile(name: str) -> Profile:
         OptionError: neither.
         ProfileError: a file that is no profile.
     """
-    path = Path(name) if Path(name).is_file() else SHIPPED / f"{name}.json"
-    if not path.is_file() or (path.parent == SHIPPED and name not in profile_names()):
+    path = Path(name) if Path(name).is_file() else FOLDER / f"{name}.json"
+    if not path.is_file() or (path.parent == FOLDER and name not in profile_names()):
         known = ", ".join(profile_names())
         raise OptionError(f"--profile {name}: is no file and no profile by name; there are {known}")
     try:

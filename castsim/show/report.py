@@ -22,10 +22,10 @@ from castsim.runs.reading import Run
 from castsim.scoring.policies import Choice
 from castsim.scoring.replay import caveats, results
 from castsim.scoring.tally import Plan, domains_of, score
+from castsim.show.draw import SIZES, picture
 from castsim.show.figures import figures
-from castsim.show.figures.draw import SIZES, picture
-from castsim.show.figures.sources import Sources
 from castsim.show.plots.width_plot import width_figure
+from castsim.show.sources import Sources
 from castsim.show.tables.replay_table import REPLAY_COLUMNS
 from replay.policies.topn import TopN
 from replay.width import Overhead

@@ -18,7 +18,7 @@ from castsim.runs.writing import UNFINISHED, RunWriter
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted(file for folder in ("castsim", "replay", "figures") for file in (ROOT / folder).rglob("*.py"))
-NOT_FILES = {"os", "clock", "show"}  # whose `open` or `write_text` is another
+NOT_FILES = {"os", "clock", "terminal"}  # whose `open` or `write_text` is another
 MARKED = ["utf-8-sig", "utf-16", "utf-32"]
 
 

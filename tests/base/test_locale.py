@@ -48,12 +48,12 @@ WITH_MODEL = [
 ]
 EACH = """
 import json, sys
-from castsim import cli
+from castsim.cli import app
 codes = []
 for arguments in json.loads(sys.argv[1]):
     sys.argv = ["castsim", *arguments]
     try:
-        cli.main()
+        app.main()
     except SystemExit as left:
         codes.append(left.code or 0)
 sys.exit(f"exit codes {codes}")

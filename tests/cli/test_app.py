@@ -388,7 +388,8 @@ def test_the_help_of_replay_lists_the_policies(castsim):
 
 def test_torch_is_not_loaded_by_the_main_job_or_by_help():
     code = (
-        "import sys; from castsim import cli; cli.build(); sys.exit(bool({'torch', 'matplotlib'} & set(sys.modules)))"
+        "import sys; from castsim.cli import app; app.build(); "
+        "sys.exit(bool({'torch', 'matplotlib'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 

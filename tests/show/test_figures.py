@@ -13,9 +13,10 @@ from run_builders import document
 from castsim.costs.probefile import open_probe
 from castsim.published import frame
 from castsim.runs.reading import open_run
-from castsim.show.figures import COLUMNS, figures, printed
-from castsim.show.figures.draw import draw_all, picture
-from castsim.show.figures.sources import Sources
+from castsim.show import printed
+from castsim.show.draw import draw_all, picture
+from castsim.show.figures import COLUMNS, figures
+from castsim.show.sources import Sources
 
 NAMES = [f"figure_{i}" for i in range(1, 8)] + [f"table_{i:02d}" for i in range(1, 18)]
 
@@ -122,7 +123,7 @@ def test_a_run_of_another_depth_leaves_out_what_it_cannot_show(tmp_path):
 
 
 def test_the_verb_draws_and_says_what_is_left_out(castsim, tmp_path, monkeypatch):
-    import castsim.show.figures.draw as room
+    import castsim.show.draw as room
 
     monkeypatch.setattr(room.printed, "NUMBERS", (2,))
     found = document(castsim, "figures", "--out", tmp_path / "out")

@@ -14,7 +14,7 @@ from typing import Any
 
 import polars as pl
 
-from castsim.show.figures.sources import MissingSourceError
+from castsim.show.sources import MissingSourceError
 
 COLUMNS = {
     "panel": pl.String,

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from castsim.show.figures import empty
-from castsim.show.figures.sources import MissingSourceError, Sources
+from castsim.show.sources import MissingSourceError, Sources
 from replay import Rounds, accepted, best_first, entry_budgets
 from replay.forest import Forest
 

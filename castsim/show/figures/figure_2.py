@@ -9,7 +9,7 @@ import polars as pl
 
 from castsim.published import frame, short
 from castsim.show.figures import beside, empty, lines, one_scale
-from castsim.show.figures.sources import PUBLISHED, Sources
+from castsim.show.sources import PUBLISHED, Sources
 from replay.latency import LINE_FROM
 
 TITLE = "Figure 2. Target's pass over packed tokens, relative to 16"

@@ -11,7 +11,7 @@ import polars as pl
 from castsim.advice.forecast import committed_draws, forecast
 from castsim.published import frame
 from castsim.show.figures import beside, empty, lines, one_scale
-from castsim.show.figures.sources import PUBLISHED, WIDTHS, Sources
+from castsim.show.sources import PUBLISHED, WIDTHS, Sources
 
 TITLE = "Figure 3. Speedup over the DFlash chain by width"
 SWEEP = "h100-sxm-qwen3-8b"

@@ -12,7 +12,7 @@ from castsim.costs.probefile import open_probe
 from castsim.profiles.targets import published_profiles
 from castsim.published import frame
 from castsim.show.figures import bars, beside, empty
-from castsim.show.figures.sources import PUBLISHED, Sources
+from castsim.show.sources import PUBLISHED, Sources
 from replay.calibrate import ON
 from replay.width import affine_cost, throughput_tok_per_ms
 

@@ -11,7 +11,7 @@ import polars as pl
 from castsim.advice.forecast import committed_draws
 from castsim.published import frame
 from castsim.show.figures import bars, beside, empty, one_scale
-from castsim.show.figures.sources import PUBLISHED, MissingSourceError, Sources
+from castsim.show.sources import PUBLISHED, MissingSourceError, Sources
 
 TITLE = "Figure 5. Gain over the DFlash chain at 16 packed tokens"
 PANELS = (PUBLISHED, "own")

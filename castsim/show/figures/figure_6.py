@@ -11,7 +11,7 @@ import polars as pl
 from castsim.costs.batch import TAX, TAX_TOKENS
 from castsim.costs.probefile import Probe
 from castsim.show.figures import beside, empty, lines, one_scale
-from castsim.show.figures.sources import PUBLISHED, MissingSourceError, Sources
+from castsim.show.sources import PUBLISHED, MissingSourceError, Sources
 
 TITLE = "Figure 6. Verification cost under load"
 PANELS = ("tax", "shortest prefix", "longest prefix")

@@ -13,7 +13,7 @@ from castsim.serving.controllers import load_controllers
 from castsim.serving.requests import requests_of
 from castsim.serving.serve import Asked, Load, sweep
 from castsim.show.figures import beside, empty, lines
-from castsim.show.figures.sources import PUBLISHED, MissingSourceError, Sources
+from castsim.show.sources import PUBLISHED, MissingSourceError, Sources
 
 TITLE = "Figure 7. Serving goodput"
 PANELS = ("gain", "goodput")

@@ -11,9 +11,10 @@ import polars as pl
 
 from castsim.paper.every_table import rebuilt, within_rounding
 from castsim.published import CREDIT
-from castsim.show.figures import figures, printed
-from castsim.show.figures.sources import PUBLISHED, Sources
+from castsim.show import printed
+from castsim.show.figures import figures
 from castsim.show.plots import styled
+from castsim.show.sources import PUBLISHED, Sources
 
 SIZES = {"figure_1": (11, 5), "figure_4": (13, 4)}
 
