@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from castsim.base.errors import OptionError, PlacedError, first_line
+from castsim.base.errors import OptionError, PlacedError, RunLogError, first_line
 from castsim.base.textfile import on_grid, read_table, read_text
 from castsim.costs.match import UNKNOWN, Deployment, of_facts
 from castsim.published import CREDIT, frame, short
@@ -128,6 +128,9 @@ def scored(
     plan = Plan(tuple(choices), tuple(budgets), mode)
     tally = score(run, plan, prompts, done=done)
     played = (tally.rounds > 0).all(axis=1)
+    if not played.any():
+        remedy = "choose other prompts, or record longer outputs"
+        raise RunLogError(run.folder, "has no round with a whole continuation", remedy)
     sums = (table[played].astype(np.float64) for table in (tally.committed, tally.rounds, tally.nodes))
     how = "walked" if mode == "walked" else "per round, on logged rounds, which flatters trees"
     return Scored(plan.columns(run.facts.depth_max), tally.prompt[played], *sums, how)

@@ -117,8 +117,8 @@ def forecast(
 
 
 def or_none(value: float) -> float | None:
-    """A number for JSON: null for NaN, what is not priced."""
-    return None if np.isnan(value) else float(value)
+    """A number for JSON: null for what is none, as a time that is not priced or a gain on nothing."""
+    return float(value) if np.isfinite(value) else None
 
 
 def ends_or_none(ends: Array, known: bool = True) -> list[float] | None:

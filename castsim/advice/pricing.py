@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from castsim.costs.context import Context, context_of, run_contexts
 from castsim.costs.curve import Cost, overhead_of, require_cost, require_reach
 from castsim.costs.match import differences, of_facts, of_probe, told
 from castsim.costs.probefile import Probe, open_probe
+from castsim.runs.manifest import Facts
 from castsim.runs.reading import Run
 from castsim.scoring.policies import Choice, Price
 from replay.policies import Priced
@@ -32,6 +33,7 @@ class Pricing:
         draft_ms: replaces the probe's.
         prefix, holds: see `context_of`.
         strict: refuse a run of another deployment than the probe's.
+        flags: see `Context`.
     """
 
     probe: Probe
@@ -41,10 +43,11 @@ class Pricing:
     prefix: int | None = None
     holds: bool = False
     strict: bool = False
+    flags: Collection[str] = ()
 
     def context(self, run: Run) -> Context:
         """What rounds are priced at: the contexts of the run's, or where the probe has one prefix, that."""
-        return context_of(self.probe.curve(), self.prefix, run_contexts(run), self.holds, own=True)
+        return context_of(self.probe.curve(), self.prefix, run_contexts(run), self.holds, True, self.flags)
 
     def cost(self, run: Run) -> Cost:
         """The price of a round of the run.
@@ -58,11 +61,19 @@ class Pricing:
 
     def notes(self, run: Run) -> list[str]:
         """What a reader must know of the price: where run and probe differ, and the context."""
-        return [*told(self.mismatch(run), self.strict), self.context(run).told]
+        return [*self.warning(run.facts), self.context(run).told]
 
-    def mismatch(self, run: Run) -> list[dict[str, Any]]:
-        """Where run and probe differ."""
-        return differences(of_facts(run.facts), of_probe(self.probe))
+    def warning(self, facts: Facts) -> list[str]:
+        """Where a run and the probe differ: one line, or none.
+
+        Raises:
+            OptionError: they differ, and the user is strict.
+        """
+        return told(self.mismatch(facts), self.strict)
+
+    def mismatch(self, facts: Facts) -> list[dict[str, Any]]:
+        """The same for machines."""
+        return differences(of_facts(facts), of_probe(self.probe))
 
     def of(self, choices: Sequence[Choice], run: Run) -> list[Choice]:
         """The choices, with a price for each that takes one."""
@@ -89,7 +100,7 @@ def pricing(
     """What the chosen policies weigh; None where none of them weighs anything.
 
     Args:
-        how: prefix, holds and strict of `Pricing`.
+        how: prefix, holds, strict and flags of `Pricing`.
 
     Raises:
         OptionError: such a policy without a probe, a probe without such a policy, or one that ends below a budget.

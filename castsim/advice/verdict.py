@@ -142,7 +142,7 @@ def _caveats(document: dict[str, Any], asked: Question, found: Acceptance, warni
         *asked.probe.notes,
         asked.context.told,
         *_left_out(asked, document["grid"], found),
-        *_of_cost(document, asked.cost, found.depth_max),
+        *_of_cost(document, asked, found.depth_max),
         *found.notes,
         f"R: {found.source}. Gain in time over the chain of {found.depth_max}; {_interval_of(asked.cost, found)}.",
     ]
@@ -199,8 +199,8 @@ def _often(shares: dict[str, float]) -> dict[str, float]:
     return dict(sorted(shares.items(), key=lambda item: -item[1])[:5])
 
 
-def _of_cost(document: dict[str, Any], cost: Cost, depth_max: int) -> list[str]:
-    lines = []
+def _of_cost(document: dict[str, Any], asked: Question, depth_max: int) -> list[str]:
+    lines, cost = [], asked.cost
     affine = next((rule for rule in document["rules"] if rule["rule"] == "affine"), None)
     if affine is None:
         lines.append(
@@ -221,5 +221,6 @@ def _of_cost(document: dict[str, Any], cost: Cost, depth_max: int) -> list[str]:
     if np.isnan(cost.ar_ms):
         lines.append("The probe has no pass of one token, so nothing is said of decoding without a drafter.")
     if document["overhead_ms"] == [0, 0]:
-        lines.append("Host overhead h(N) is left out, as in the paper's rule; --overhead puts it in.")
+        remedy = "; --overhead puts it in" if "--overhead" in asked.context.flags else ""
+        lines.append(f"Host overhead h(N) is left out, as in the paper's rule{remedy}.")
     return lines

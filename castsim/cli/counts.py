@@ -20,5 +20,5 @@ def counts(option: str, text: str | None, least: int = 1) -> tuple[int, ...] | N
     except ValueError:
         raise OptionError(f"{option} {text}: give whole numbers with commas, for example 16,32") from None
     if values[0] < least or any(a >= b for a, b in pairwise(values)):
-        raise OptionError(f"{option} {text}: give rising numbers")
+        raise OptionError(f"{option} {text}: give rising numbers from {least} on")
     return values

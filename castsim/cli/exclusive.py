@@ -6,6 +6,7 @@ that happens to repeat its default is.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,10 +16,17 @@ import typer
 from typer.core import TyperCommand
 
 from castsim.base.errors import OptionError
+from castsim.base.lists import refuse_twice
 
 OUTPUTS = ("--json", "--csv", "--plot", "--out")
 GREEDY = "--temperature 0, which is greedy"
 PAIRED = "KEY=VALUE"  # metavar of options that are repeated, each time with another key
+LISTED = (",...", "NAMES")  # how the metavar ends of an option whose value is a list with commas
+
+
+def options_of(context: typer.Context) -> frozenset[str]:
+    """The options that a verb has, so that a message names no others."""
+    return frozenset(name for param in context.command.params for name in param.opts if name.startswith("-"))
 
 
 def given(context: typer.Context, option: str) -> bool:
@@ -90,12 +98,15 @@ class Command(TyperCommand):
         """As any command; what is wrong by itself is told first.
 
         Raises:
-            OptionError: an option or a key is given twice, or a file is named for two purposes.
+            OptionError: an option, a key or a value of a list is given twice, a number has no end, or a file is named
+                for two purposes.
         """
         _, _, order = self.make_parser(ctx).parse_args(args=list(args))
         _once(param for param in order if not (param.multiple or getattr(param, "is_flag", False)))
         rest = super().parse_args(ctx, args)
         _one_key_each(ctx)
+        _one_value_each(ctx)
+        _finite(ctx)
         _one_file_each(ctx)
         return rest
 
@@ -113,6 +124,25 @@ def _one_key_each(context: typer.Context) -> None:
         keys = Counter(text.partition("=")[0].strip() for text in context.params[param.name])
         if twice := [key for key, times in keys.items() if times > 1]:
             raise OptionError(f"{option} {twice[0]}: is given twice; give each key once")
+
+
+def _one_value_each(context: typer.Context) -> None:
+    """A list names each of its values once, whether with commas or by repeating the option."""
+    for option, param in _given(context).items():
+        listed = str(param.metavar).endswith(LISTED)
+        if not (listed or param.multiple) or param.metavar == PAIRED:
+            continue
+        stands = context.params[param.name]
+        texts = list(map(str, stands)) if param.multiple else [stands]
+        values = [value for text in texts for value in (text.split(",") if listed else [text])]
+        refuse_twice(f"{option} {','.join(texts)}", values)
+
+
+def _finite(context: typer.Context) -> None:
+    for option, param in _given(context).items():
+        value = context.params[param.name]
+        if isinstance(value, float) and not math.isfinite(value):
+            raise OptionError(f"{option} {value}: give a finite number")
 
 
 def _one_file_each(context: typer.Context) -> None:

@@ -19,7 +19,7 @@ from castsim.base.errors import PlacedError
 from castsim.base.textfile import read_text
 from castsim.cli import arguments
 from castsim.cli.common import chosen_prompts, document_head
-from castsim.cli.exclusive import refuse, refuse_all_but
+from castsim.cli.exclusive import options_of, refuse, refuse_all_but
 from castsim.costs.context import Context, context_of, holds_of, run_contexts
 from castsim.costs.curve import Cost, overhead_of, require_cost, require_reach
 from castsim.costs.match import differences, of_facts, of_probe, told
@@ -77,7 +77,7 @@ def forecast_verb(
     mismatch = differences(of_facts(opened.facts), of_probe(known))
     warning = told(mismatch, strict)
     prompts = chosen_prompts(domains_of(opened, domain or []), domain)
-    at = context_of(known.curve(), prefix, run_contexts(opened, prompts), holds_of(assume))
+    at = context_of(known.curve(), prefix, run_contexts(opened, prompts), holds_of(assume), flags=options_of(context))
     cost = require_cost(known.curve(), at, batch, draft_ms, overhead_of(overhead), "least_squares")
     host, ar_host = (cost.overhead, 0.0) if live is None else _of_live(live, cost)
     cost, widths = replace(cost, overhead=host), _widths(budgets, cost)

@@ -59,7 +59,7 @@ def generate(
         from castsim.live.models.sampling import Sampling
         from castsim.live.record import Recorder, RecordOptions
     sampling = Sampling(temperature, top_k, top_p)
-    with memory_told():
+    with memory_told("give fewer --max-new-tokens, a smaller --budget or another --device"):
         bound, chat = load_pair(target, drafter, dtype, device, raw, thinking)
         recorder = Recorder(bound, chat, RecordOptions(max_new_tokens, rank_kept, sampling=sampling, seed=seed))
         ids = recorder.first_prompt(Conversation(0, "prompt", "prompt", (prompt,), "the prompt"))

@@ -13,7 +13,7 @@ from castsim.advice.pricing import pricing
 from castsim.base import terminal
 from castsim.cli import arguments
 from castsim.cli.common import live_extra, memory_told, some_prompts
-from castsim.cli.exclusive import refuse_sampling, refuse_together
+from castsim.cli.exclusive import options_of, refuse_idle, refuse_sampling, refuse_together
 from castsim.live.summary import Method, live_rows
 from castsim.runs.manifest import Facts
 from castsim.runs.prompts import Conversation
@@ -34,6 +34,7 @@ def live(
     setting: arguments.Settings = None,
     budgets: arguments.Budgets = "15,31,63",
     probe: arguments.PolicyProbe = None,
+    strict: arguments.Strict = False,
     repeats: arguments.Repeats = 2,
     max_new_tokens: arguments.NewTokens = 48,
     temperature: arguments.Temperature = 0.0,
@@ -63,7 +64,8 @@ def live(
     refuse_sampling(context, temperature, "--verifier")
     refuse_together(context, "--raw", "--thinking")
     choices, widths = choose(policy or ["topN"], setting or []), budgets_of(budgets)
-    weighed = pricing(choices, widths, probe, "0", None, holds=True)
+    refuse_idle(context, "--probe", "--strict")
+    weighed = pricing(choices, widths, probe, "0", None, holds=True, strict=strict, flags=options_of(context))
     with live_extra("live"):
         from castsim.live import compare as run
         from castsim.live.decode.loop import Decoder
@@ -76,13 +78,16 @@ def live(
         bound, chat = load_pair(target, drafter, dtype, device, raw, thinking)
     options = RecordOptions(max_new_tokens, rank_kept, sampling=sampling, seed=seed)
     recorder = Recorder(bound, chat, options)
+    if weighed is not None:
+        weighed.warning(recorder.facts(talk, None))  # a strict user need not wait for a recording
     decoder = Decoder(bound, recorder.eos_ids, sampling, verifier, rank_kept)
     methods = _methods(choices, widths, not no_ar, None if no_chain else bound.depth_max)
     with terminal.progress("live") as done, memory_told():
         found = run.live(
             recorder, decoder, talk, methods, run.LiveOptions(max_new_tokens, repeats, seed), done, weighed
         )
-    _tell(methods, talk, found, verifier if temperature else "greedy", seed, json_to)
+    priced = {} if weighed is None else {"mismatch": weighed.mismatch(found.facts)}
+    _tell(methods, talk, found, verifier if temperature else "greedy", seed, priced, json_to)
 
 
 def _methods(choices: list[Choice], budgets: tuple[int, ...], ar: bool, chain: int | None) -> list[Method]:
@@ -92,7 +97,13 @@ def _methods(choices: list[Choice], budgets: tuple[int, ...], ar: bool, chain: i
 
 
 def _tell(
-    methods: list[Method], talk: list[Conversation], found: Any, verifier: str, seed: int, json_to: str | None
+    methods: list[Method],
+    talk: list[Conversation],
+    found: Any,
+    verifier: str,
+    seed: int,
+    priced: dict[str, Any],
+    json_to: str | None,
 ) -> None:
     rows = live_rows(methods, found.decodes, found.walked, seed)
     notes = [*_caveats(found.facts, rows, len(talk), verifier), *found.notes]
@@ -103,6 +114,7 @@ def _tell(
         "verifier": verifier,
         "prompts": [c.prompt_id for c in talk],
         "parts": PARTS,
+        **priced,
         "caveats": notes,
         "results": rows,
         "decodes": [dataclasses.asdict(d) for d in found.decodes],

@@ -59,7 +59,7 @@ def probe(
         from castsim.live import probe as run
         from castsim.live.decode import shapes
         from castsim.live.models.load import load_for_probe
-    with memory_told():
+    with memory_told("give another --device"):
         loaded, bound = load_for_probe(target, drafter, config, drafter_config, dtype, device, seed)
     options = _options(shapes, loaded, bound, axes, warmups, iterations, plain, seed)
     with terminal.progress("probe") as done, memory_told("give shorter --prefix, smaller --batch or another --device"):

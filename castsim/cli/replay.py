@@ -10,7 +10,7 @@ from castsim.base.errors import OptionError
 from castsim.base.workers import workers_of
 from castsim.cli import arguments
 from castsim.cli.common import chosen_prompts, document_head
-from castsim.cli.exclusive import refuse_idle, refuse_together
+from castsim.cli.exclusive import options_of, refuse_idle, refuse_together
 from castsim.costs.context import holds_of
 from castsim.runs.reading import open_run
 from castsim.runs.sample import sample_run
@@ -63,16 +63,17 @@ def replay(
     choices = choose(policy or ["topN"], setting or [])
     if policy == ["all"] and probe is None:
         choices = without_priced(choices)
-    how = {"prefix": prefix, "holds": holds_of(assume), "strict": strict}
+    how = {"prefix": prefix, "holds": holds_of(assume), "strict": strict, "flags": options_of(context)}
     weighed = pricing(choices, widths, probe, overhead, draft_ms, **how)
+    notes = [] if weighed is None else weighed.notes(opened)  # what is refused there is refused before the work
     choices = choices if weighed is None else weighed.of(choices, opened)
     plan = Plan(tuple(choices), widths, MODES[chosen])
     names = domains_of(opened, domain or [])
     with terminal.progress("replay") as done:
         tally = score(opened, plan, chosen_prompts(names, domain), workers, done)
     rows = results(opened, plan, tally, names, seed)
-    priced = {} if weighed is None else {"mismatch": weighed.mismatch(opened)}
-    notes = [*caveats(opened, plan), *([] if weighed is None else weighed.notes(opened))]
+    priced = {} if weighed is None else {"mismatch": weighed.mismatch(opened.facts)}
+    notes = [*caveats(opened, plan), *notes]
     document = {**document_head("replay", opened), **priced, "caveats": notes, "results": rows}
     terminal.emit(document, replay_tables(rows), notes, json_to)
     if csv_to is not None:

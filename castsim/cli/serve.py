@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,17 @@ from castsim.base.workers import workers_of
 from castsim.cli import arguments, serve_options
 from castsim.cli.common import chosen_prompts, document_head
 from castsim.cli.counts import counts
-from castsim.cli.exclusive import given, refuse
-from castsim.costs.batch import BatchCost, Surface, Total, batch_cost
+from castsim.cli.exclusive import given, options_of, refuse
+from castsim.costs.batch import BatchCost, Measured, Surface, Total, batch_cost, deployment_of
 from castsim.costs.context import Context, context_of
+from castsim.costs.match import differences, of_facts, told
 from castsim.runs.reading import Run, open_run
 from castsim.runs.sample import sample_run
 from castsim.scoring.tally import domains_of
 from castsim.serving.arrivals import KINDS
 from castsim.serving.choose import choose_controllers
+from castsim.serving.controllers import Controller
+from castsim.serving.controllers.batched import Batched
 from castsim.serving.requests import Requests, requests_of
 from castsim.serving.serve import WINDOWS, Asked, Load, sweep
 from castsim.serving.trace import ENDINGS, read_trace
@@ -32,6 +36,7 @@ from castsim.show.tables.serve_table import serve_tables
 
 USUAL = 128  # requests of a load
 FLIGHT = (1, 2, 4, 8, 16, 32)
+RATE_LEAST = 1e-6  # a second: one in twelve days, below which times in ms lose their digits
 PREPARING = 0.2  # share of the progress bar
 
 
@@ -49,6 +54,7 @@ def serve_verb(
     kv_tokens: serve_options.KvTokens = None,
     within_ms: serve_options.WithinMs = 20.0,
     window: serve_options.Window = "steady",
+    strict: arguments.Strict = False,
     domain: arguments.Domains = None,
     jobs: arguments.Jobs = 1,
     backend: arguments.Backend = "local",
@@ -72,21 +78,26 @@ def serve_verb(
     _check(context, scheduler, window)
     loads = _loads(counts("--concurrency", concurrency), rate, arrivals, given(context, "--arrivals"))
     asked = Asked(_count(requests, loads[0]), kv_tokens, within_ms, seed, window)
+    loads = _filled(loads, asked.requests, given(context, "--concurrency"))
     chosen, cost = choose_controllers(policy or [], setting or []), batch_cost(probe, assume or ())
     workers = workers_of(jobs, backend, scheduler)
     opened = open_run(run or sample_run())
+    mismatch = differences(of_facts(opened.facts), deployment_of(probe))
+    warning = told(mismatch, strict)
     prompts = chosen_prompts(domains_of(opened, domain or []), domain)
     with terminal.progress("serve") as done:
         lengths = _prompt_lengths(loads[0], asked.requests)
         drawn = requests_of(opened, prompts, asked.requests, seed, lengths, lambda share: done(PREPARING * share))
-        at = _context(cost, drawn, "hold" in (assume or ()))
+        at = _context(cost, drawn, "hold" in (assume or ()), options_of(context))
         rows = sweep(
             drawn, loads, chosen, cost, asked, workers, lambda share: done(PREPARING + (1 - PREPARING) * share)
         )
-    notes = _notes(opened, asked, drawn, loads[0], rows) + _cost_notes(cost) + ([] if at is None else [at.told])
+    notes = [*_notes(opened, asked, drawn, loads[0], rows), *warning, *_cost_notes(cost, chosen)]
+    notes += [] if at is None else [at.told]
     document = {
         **document_head("serve", opened),
         "cost": {"source": probe, "residual_points": dict(cost.residuals) if isinstance(cost, Surface) else None},
+        "mismatch": mismatch,
         "context_held": at is not None and at.held,
         "asked": asdict(asked),
         "caveats": notes,
@@ -140,9 +151,20 @@ def _rated(kind: str, most: int, rate: str) -> list[Load]:
         rates = [float(part) for part in rate.split(",")]
     except ValueError:
         raise OptionError(f"--rate {rate}: give requests a second with commas, for example 2,8,32") from None
-    if any(not 0 < value < float("inf") for value in rates):
-        raise OptionError(f"--rate {rate}: give positive numbers of requests a second")
+    if any(not RATE_LEAST <= value < float("inf") for value in rates):
+        raise OptionError(f"--rate {rate}: give positive numbers of requests a second, from {RATE_LEAST:g} on")
     return [Load(kind, most, value) for value in rates]
+
+
+def _filled(loads: list[Load], count: int, named: bool) -> list[Load]:
+    """The loads that so many requests can fill: the usual ones are cut to that, a named one beyond it is refused."""
+    most = max(load.batch for load in loads)
+    if most > count and named:
+        never = f"a load has {count} requests, so as many are never in flight"
+        raise OptionError(f"--concurrency {most}: {never}; give at most {count}, or more requests")
+    if loads[0].kind == "closed":
+        return [load for load in loads if load.batch <= count]
+    return [replace(load, batch=min(load.batch, count)) for load in loads]
 
 
 def _count(requests: int | None, load: Load) -> int:
@@ -155,13 +177,14 @@ def _count(requests: int | None, load: Load) -> int:
     return there if requests is None else requests
 
 
-def _context(cost: BatchCost, drawn: Requests, holds: bool) -> Context | None:
+def _context(cost: BatchCost, drawn: Requests, holds: bool, flags: Collection[str]) -> Context | None:
     """What the probe is read at, checked against what it measured; None of published costs, which name no prefix."""
     if isinstance(cost, Surface):
         return None
     rounds = drawn.outputs.tokens[drawn.which] - 1
     begun = np.repeat(np.cumsum(rounds) - rounds, rounds)
-    return context_of(cost.curve, None, np.repeat(drawn.prompt_tokens, rounds) + np.arange(rounds.sum()) - begun, holds)
+    cached = np.repeat(drawn.prompt_tokens, rounds) + np.arange(rounds.sum()) - begun
+    return context_of(cost.curve, None, cached, holds, flags=flags)
 
 
 def _notes(opened: Run, asked: Asked, drawn: Requests, load: Load, rows: list[dict[str, Any]]) -> list[str]:
@@ -195,13 +218,15 @@ def _of_trace(load: Load, asked: Asked) -> str:
     return f"Arrivals of {load.label} ({load.trace.kind}){part}; {prompts}, outputs as in the run."
 
 
-def _cost_notes(cost: BatchCost) -> list[str]:
+def _cost_notes(cost: BatchCost, chosen: Sequence[Controller]) -> list[str]:
+    if isinstance(cost, Measured):
+        widest = int(cost.reach(1)) - 1
+        cut = any(isinstance(controller, Batched) and controller.most > widest for controller in chosen)
+        return [f"The probe prices {widest} nodes a request, so batched weighs no more of them."] if cut else []
     if isinstance(cost, Total):
         return [
             "Cost, assumed: a batch costs what one request with all its tokens does, its drafter what it does alone."
         ]
-    if not isinstance(cost, Surface):
-        return []
     off = ", ".join(f"{points:+.0f} at B = {batch}" for batch, points in cost.residuals)
     return [
         f"Cost: one number fitted to the three width taxes of appendix F (off by {off} points) on Table 5's pass of "

@@ -16,7 +16,7 @@ from castsim.base import terminal
 from castsim.base.errors import OptionError
 from castsim.cli import arguments
 from castsim.cli.common import chosen_prompts
-from castsim.cli.exclusive import refuse, refuse_all_but, refuse_idle
+from castsim.cli.exclusive import options_of, refuse, refuse_all_but, refuse_idle
 from castsim.costs.context import context_of, holds_of, run_contexts
 from castsim.costs.curve import Cost, overhead_of, require_cost
 from castsim.costs.probefile import open_probe
@@ -67,6 +67,8 @@ def width(
         _published(json_to)
         return
     refuse_idle(context, "--emit", "--force")
+    if emit == "json":
+        refuse(context, "--emit json, which prints every answer", "--force")
     if emit is not None and emit != "json":
         configuration(emit, None, 1)  # an unknown engine is refused before any work
     opened, run = open_probe(probe), _run_of(masses)
@@ -74,7 +76,7 @@ def width(
         refuse(context, f"--masses {masses}, which is no run", "--domain", "--rank-cap")
     prompts = None if run is None else chosen_prompts(domains_of(run, domain or []), domain)
     rounds = None if run is None else run_contexts(run, prompts)
-    at = context_of(opened.curve(), prefix, rounds, holds_of(assume), own=True)
+    at = context_of(opened.curve(), prefix, rounds, holds_of(assume), True, options_of(context))
     cost = require_cost(opened.curve(), at, batch, draft_ms, overhead_of(overhead), line)
     named = () if budgets is None else budgets_of(budgets)
     asked = Question(probe, opened, cost, _priced_grid(named, cost), at, batch, seed, strict, named)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from castsim.base.errors import OptionError
+from castsim.costs.match import Deployment, of_probe
 from castsim.costs.probefile import open_probe
 from replay.latency import LatencyCurve
 
@@ -16,6 +18,7 @@ TAX = {1: 0.10, 8: 0.79, 32: 2.37}  # appendix F: a pass of 64 tokens a request 
 TAX_TOKENS = 64
 DRAFT_MS = {1: 3.2, 32: 19.3}  # appendix F
 PUBLISHED = "published"
+PUBLISHED_BASE = "blackwell-qwen3-8b"  # the probe that its pass of one token is from
 ASSUMPTIONS = {
     "total": "one request's times price a batch by all its tokens",
     "hold": "beyond the probe's prefixes the nearest one stands",
@@ -39,6 +42,10 @@ class Surface:
     def at(self, context: NDArray[np.int64]) -> Surface:
         """The same at any context: the paper prints none."""
         return self
+
+    def reach(self, batch: int) -> float:
+        """Packed tokens that a pass over so many requests has at most: a line has no end."""
+        return math.inf
 
     def target_ms(self, batch: int, packed: float) -> float:
         """A pass of `packed` tokens, roots included, over all requests."""
@@ -71,16 +78,23 @@ class Measured:
         """The same for requests of these cached tokens (B,); the nearest prefix stands beyond the measured ones."""
         return Measured(self.curve, self.curve.prefix_weights(context))
 
+    def reach(self, batch: int) -> float:
+        """Packed tokens that a pass over so many requests has at most, as far as was measured."""
+        return float(batch * self.curve.packed[-1])
+
     def target_ms(self, batch: int, packed: float) -> float:
         """A pass of `packed` tokens over all requests, priced as the same number a request.
 
         Raises:
             OptionError: more requests or tokens than were measured.
         """
-        each = packed / batch
-        if batch > self.curve.batch[-1] or each > self.curve.packed[-1]:
-            most = f"{self.curve.batch[-1]} requests of {self.curve.packed[-1]} packed tokens"
-            raise OptionError(f"--probe: ends at {most}; measure more, or give a smaller --batch")
+        each, most, widest = packed / batch, self.curve.batch[-1], self.curve.packed[-1]
+        if batch > most:
+            there = f"ends at {most} requests in a pass, and {batch} are in flight"
+            raise OptionError(f"--probe: {there}; measure more, or give a smaller --concurrency")
+        if each > widest:
+            there = f"ends at {widest} packed tokens a request, and a pass has {each:.4g}"
+            raise OptionError(f"--probe: {there}; measure more, choose another --policy, or smaller trees by --set")
         times = [np.interp(each, self.curve.packed, row) for row in np.tensordot(self.share, self.curve.ms, axes=1)]
         return float(np.interp(batch, self.curve.batch, times))
 
@@ -110,6 +124,10 @@ class Total:
         """See `Measured.at`."""
         return Total(self.curve, self.curve.prefix_weights(context))
 
+    def reach(self, batch: int) -> float:
+        """Packed tokens that a pass over so many requests has at most: the slope goes on."""
+        return math.inf
+
     def target_ms(self, batch: int, packed: float) -> float:
         """A pass of `packed` tokens over all requests."""
         count, ms = self.curve.packed, self.share @ self.curve.ms[:, 0]
@@ -138,12 +156,17 @@ def published_surface() -> Surface:
     said = shares[:, None] * batches * (TAX_TOKENS - 1) / (1 + shares[:, None] * batches)
     error = np.log1p(said) - np.log1p(tax)
     best = int((error**2).sum(axis=1).argmin())
-    one = float(open_probe("blackwell-qwen3-8b").curve().ms[0, 0, 0])
+    one = float(open_probe(PUBLISHED_BASE).curve().ms[0, 0, 0])
     (low, low_ms), (high, high_ms) = DRAFT_MS.items()
     slope = (high_ms - low_ms) / (high - low)
     residuals = tuple((int(b), float(100 * (s - t))) for b, s, t in zip(batches, said[best], tax, strict=True))
     share = float(shares[best])
     return Surface(one / (1 + share), share, low_ms - slope * low, slope, residuals)
+
+
+def deployment_of(probe: str) -> Deployment:
+    """What the costs of `batch_cost` were measured with."""
+    return of_probe(open_probe(PUBLISHED_BASE if probe == PUBLISHED else probe))
 
 
 def batch_cost(probe: str, assume: Collection[str] = ()) -> BatchCost:
@@ -165,7 +188,7 @@ def batch_cost(probe: str, assume: Collection[str] = ()) -> BatchCost:
     curve = open_probe(probe).curve().smoothed()
     share = curve.prefix_weights(curve.prefix[:1])
     if np.isnan(curve.draft_ms).any():
-        raise OptionError(f"--probe {probe}: holds no drafter times; probe with a --drafter")
+        raise OptionError(f"--probe {probe}: holds no drafter times; measure them with castsim probe --drafter")
     if len(curve.batch) > 1 and "total" in assume:
         raise OptionError(f"--assume total: the probe {probe} has batch sizes of its own; leave it out")
     if "total" in assume and curve.batch[0] == 1:

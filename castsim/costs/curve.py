@@ -78,10 +78,13 @@ def require_cost(
     try:
         part = context.of(curve, batch)
     except ValueError as error:
-        raise OptionError(f"--batch {batch}: {error}") from error
+        where = f"--batch {batch}" if "--batch" in context.flags else "--probe"
+        raise OptionError(f"{where}: {error}") from error
     draft = float(part.draft_ms[0, 0]) if draft_ms is None else draft_ms
     if not draft >= 0:
-        raise OptionError("--draft-ms: the probe holds no drafter time; give one")
+        given = "--draft-ms" in context.flags
+        where, remedy = ("--draft-ms", "give one") if given else ("--probe", "measure it with castsim probe --drafter")
+        raise OptionError(f"{where}: the probe holds no drafter time; {remedy}")
     return Cost(part, draft, overhead, cast(Estimator, method))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from castsim.advice.forecast import ends_or_none, or_none
 from castsim.base.errors import OptionError, RunLogError
 from castsim.base.workers import HERE, Workers
 from castsim.runs.reading import Run, Shard
@@ -122,28 +123,33 @@ def _row(
     found: dict[str, NDArray[np.int64]],
     rng: np.random.Generator,
 ) -> dict[str, Any]:
-    base = found["uniform"].astype(np.float64)
-    drawn = rng.integers(len(base), size=(1000, len(base)))
+    drawn = rng.integers(asked.batches, size=(1000, asked.batches))
     return {
         "domain": domain,
         "requests": requests,
         "batch": asked.batch,
         "per_request": mean,
         "total_budget": asked.batch * mean,
-        "allocators": {
-            name: {
-                "accepted_per_request": float(values.mean() / asked.batch),
-                "gain_over_uniform": float(values.mean() / base.mean() - 1),
-                "committed_gain_over_uniform": float((values.mean() + asked.batch) / (base.mean() + asked.batch) - 1),
-                "gain_over_uniform_ci95": _ends(values[drawn].mean(axis=1) / base[drawn].mean(axis=1) - 1),
-            }
-            for name, values in found.items()
-        },
+        "allocators": {name: _gains(total, found["uniform"], drawn, asked.batch) for name, total in found.items()},
     }
 
 
-def _ends(values: Array) -> list[float]:
-    return [float(v) for v in np.quantile(values, [0.025, 0.975])]
+def _gains(
+    total: NDArray[np.int64], even: NDArray[np.int64], drawn: NDArray[np.int64], batch: int
+) -> dict[str, float | list[float] | None]:
+    """What an allocator accepts, and its gain on the even split: null where that accepts nothing, in all batches or in
+    those of a draw.
+    """
+    mean, base = total.mean(), even.mean()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        gain, gains = mean / base - 1, total[drawn].mean(axis=1) / even[drawn].mean(axis=1) - 1
+        ends = np.quantile(gains, [0.025, 0.975])
+    return {
+        "accepted_per_request": float(mean / batch),
+        "gain_over_uniform": or_none(gain),
+        "committed_gain_over_uniform": float((mean + batch) / (base + batch) - 1),
+        "gain_over_uniform_ci95": ends_or_none(ends, bool(np.isfinite(gains).all())),
+    }
 
 
 def _pools(

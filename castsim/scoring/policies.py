@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import itertools
 import typing
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,9 +11,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from castsim.base.errors import OptionError
+from castsim.base.lists import refuse_twice
 from replay import Policy, load_policies
 from replay.policies import LARGEST, Measured, Priced
 
@@ -135,11 +135,11 @@ def value(key: str, text: str, annotation: Any) -> Any:
     """What a setting says, in the type of its field.
 
     Raises:
-        OptionError: another type.
+        OptionError: another type, or a number without an end.
     """
-    many = typing.get_origin(annotation) is tuple
+    many, finite = typing.get_origin(annotation) is tuple, ConfigDict(allow_inf_nan=False)
     try:
-        return TypeAdapter(annotation).validate_python(text.split(",") if many else text)
+        return TypeAdapter(annotation, config=finite).validate_python(text.split(",") if many else text)
     except ValidationError as error:
         raise OptionError(f"--set {key}={text}: {error.errors()[0]['msg'].lower()}") from error
 
@@ -161,6 +161,5 @@ def budgets_of(text: str) -> tuple[int, ...]:
         raise OptionError(f"--budgets {text}: give whole numbers with commas, for example 15,31,63") from None
     if budgets[0] < 1 or budgets[-1] > LARGEST:
         raise OptionError(f"--budgets {text}: a budget counts nonroot nodes and must be at least 1, at most {LARGEST}")
-    if twice := [low for low, high in itertools.pairwise(budgets) if low == high]:
-        raise OptionError(f"--budgets {text}: {twice[0]} is there twice; give each budget once")
+    refuse_twice(f"--budgets {text}", text.split(","))
     return budgets

@@ -171,7 +171,7 @@ def test_budgets_come_in_any_order(order):
 
 
 def test_a_budget_that_is_there_twice_is_refused():
-    with pytest.raises(OptionError, match="31 is there twice; give each budget once"):
+    with pytest.raises(OptionError, match="31 is there twice; give each one once"):
         budgets_of("31,15,31")
 
 

@@ -1,11 +1,19 @@
 """Options that exclude each other, do nothing or stand twice: one line, and nothing is done."""
 
+import typing
+
 import pytest
 import run_builders as runs
+import typer
 
 from castsim.base.errors import OptionError
 from castsim.cli import app as cli
 from castsim.cli import exclusive
+
+
+def verbs():
+    """The commands by name."""
+    return typer.main.get_command(cli.build()).commands
 
 
 def refused(castsim, *arguments):
@@ -32,6 +40,8 @@ def refused(castsim, *arguments):
         (["record", "--raw", "--thinking"], "--thinking: has no effect with --raw"),
         (["live", "--top-k", "5"], "--top-k: has no effect"),
         (["live", "--verifier", "recursive"], "--verifier: has no effect with --temperature 0"),
+        (["live", "--strict"], "--strict: has no effect without --probe"),
+        (["width", "--emit", "json", "--force"], "--force: has no effect with --emit json"),
         (["live", "--raw", "--thinking"], "--thinking: has no effect with --raw"),
         (["check", "--raw", "--thinking"], "--thinking: has no effect with --raw"),
         (["generate", "hi", "--top-p", "1"], "--top-p: has no effect"),
@@ -86,6 +96,66 @@ def test_a_key_is_given_once(castsim, arguments, words):
     assert words in refused(castsim, *arguments)
 
 
+LISTS = [
+    (["serve", "--rate", "2,2"], "--rate 2,2: 2 is there twice"),
+    (["serve", "--rate", "2, 8,2.0"], "2 is there twice"),  # the same number in other words
+    (["serve", "--concurrency", "8,8"], "--concurrency 8,8: 8 is there twice"),
+    (["serve", "--policy", "chain", "--policy", "chain"], "--policy chain,chain: chain is there twice"),
+    (["serve", "--assume", "hold", "--assume", "hold"], "--assume hold,hold: hold is there twice"),
+    (["allocate", "--per-request", "4,4"], "--per-request 4,4: 4 is there twice"),
+    (["replay", "--budgets", "31,15,31"], "--budgets 31,15,31: 31 is there twice"),
+    (["replay", "--policy", "topN,chain", "--policy", "topN"], "--policy topN,chain,topN: topN is there twice"),
+    (["replay", "--domain", "gsm8k", "--domain", "gsm8k"], "--domain gsm8k,gsm8k: gsm8k is there twice"),
+    (["live", "--budgets", "31,31"], "--budgets 31,31: 31 is there twice"),
+    (["check", "--budgets", "31,031"], "31 is there twice"),
+    (["width", "--budgets", "31,31"], "--budgets 31,31: 31 is there twice"),
+    (["forecast", "--budgets", "31,31"], "--budgets 31,31: 31 is there twice"),
+    (["probe", "--packed", "1,64,64"], "--packed 1,64,64: 64 is there twice"),
+    (["probe", "--prefix", "64,64"], "--prefix 64,64: 64 is there twice"),
+    (["probe", "--batch", "1,1"], "--batch 1,1: 1 is there twice"),
+    (["fit-profile", "--published", "a,a"], "--published a,a: a is there twice"),
+    (["import", "x.npz", "--out", "y", "--eos", "0", "--eos", "0"], "--eos 0,0: 0 is there twice"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "words"), LISTS)
+def test_a_value_of_a_list_is_given_once(castsim, tmp_path, monkeypatch, arguments, words):
+    monkeypatch.chdir(tmp_path)
+    assert words in refused(castsim, *arguments)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_option_that_takes_a_list_has_its_example_above():
+    tried = {(arguments[0], word) for arguments, _ in LISTS for word in arguments if word.startswith("--")}
+    tried |= {(verb, o) for verb in verbs() for o in ("--domain", "--policy") if ("replay", o) in tried}
+    for name, command in verbs().items():
+        for param in command.params:
+            if param.multiple or "," in str(param.metavar):
+                option = param.opts[0]
+                assert option in ("--set", "--fact", "--overhead") or (name, option) in tried, (name, option)
+
+
+def test_a_number_has_an_end(castsim):
+    """Of every option of every verb that takes a number."""
+    words, tried = {"generate": ["hi"], "import": ["x.npz", "--out", "y"]}, 0
+    callbacks = {c.name or c.callback.__name__: c.callback for c in cli.build().registered_commands}
+    for name, command in verbs().items():
+        hints = typing.get_type_hints(callbacks[name])
+        for param in command.params:
+            if hints.get(param.name) in (float, float | None):
+                tried += 1
+                for text in ("inf", "nan"):
+                    assert f"{param.opts[0]}" in refused(castsim, name, *words.get(name, []), param.opts[0], text)
+    assert tried > 10
+    for text in ("inf", "nan"):
+        asked = ("replay", "--policy", "perround", "--probe", "pair-cpu", "--set", f"rate={text}")
+        assert f"--set rate={text}" in refused(castsim, *asked)
+
+
+def test_numbers_that_are_no_list_may_repeat(castsim):
+    assert runs.document(castsim, "forecast", "--overhead", "1,1", "--budgets", "15")["overhead_ms"] == [1, 1]
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -110,10 +180,7 @@ def test_a_file_has_one_purpose(castsim, tmp_path, monkeypatch, arguments, words
 @pytest.fixture
 def context():
     """The context of `castsim width --emit json --draft-ms 0`, as its verb would get it."""
-    import typer
-
-    verb = typer.main.get_command(cli.build()).commands["width"]
-    return verb.make_context("width", ["--emit", "json", "--draft-ms", "0"])
+    return verbs()["width"].make_context("width", ["--emit", "json", "--draft-ms", "0"])
 
 
 def test_what_was_given_is_told_from_a_default(context):

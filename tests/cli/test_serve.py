@@ -55,6 +55,8 @@ def test_figure_7_wide_first_then_the_chain_and_the_shared_rule_above_both(casts
         (["--rate", "2,-1"], "--rate 2,-1"),
         (["--rate", "fast"], "--rate fast"),
         (["--rate", "nan"], "--rate nan"),
+        (["--rate", "1e-300"], "--rate 1e-300"),
+        (["--rate", ","], "give requests a second"),
         (["--arrivals", "weekly", "--rate", "2"], "--arrivals weekly"),
         (["--arrivals", "weekly"], "--arrivals weekly"),
         (["--arrivals", "bursty"], "give --rate"),
@@ -68,7 +70,9 @@ def test_figure_7_wide_first_then_the_chain_and_the_shared_rule_above_both(casts
         (["--set", "colour=3"], "--set colour=3"),
         (["--set", "nodes=0"], "--set nodes=0"),
         (["--set", "nodes=few"], "--set nodes=few"),
-        (["--concurrency", "4096"], "outputs"),
+        (["--concurrency", "4096", "--requests", "5000"], "outputs"),
+        (["--requests", "12", "--concurrency", "8,32"], "--concurrency 32: a load has 12 requests"),
+        (["--requests", "12", "--concurrency", "32", "--rate", "2"], "--concurrency 32: a load has 12 requests"),
         (["--probe", "blackwell-qwen3-8b"], "no batch axis"),
         (["--arrivals", "nowhere.csv"], "nowhere.csv"),
         (["--kv-tokens", "3"], "--kv-tokens 3"),
@@ -118,9 +122,19 @@ def test_a_load_is_measured_while_it_is_steady(castsim):
     ]
     assert whole["window_ms"][0] == 0 < steady["window_ms"][0] < steady["window_ms"][1] < whole["window_ms"][1]
     assert steady["requests_in_pass"] > 7.9 > whole["requests_in_pass"]
-    short = document(castsim, "serve", "--requests", "4", "--concurrency", "8", "--policy", "shared")
+    short = document(castsim, "serve", "--requests", "8", "--concurrency", "8", "--policy", "shared")
     assert short["results"][0]["window"] == "all"
     assert any("too few requests leave no steady part" in line for line in short["caveats"])
+
+
+def test_the_usual_loads_are_those_that_the_requests_fill(castsim, tmp_path):
+    asked = ("serve", "--policy", "chain", "--requests", "5")
+    assert [row["batch"] for row in document(castsim, *asked)["results"]] == [1, 2, 4]
+    assert [row["batch"] for row in document(castsim, *asked, "--rate", "2")["results"]] == [5]
+    (tmp_path / "trace.csv").write_text("ms\n0\n10\n20000\n")
+    code, out, err = castsim("serve", "--arrivals", tmp_path / "trace.csv", "--concurrency", "4")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "--concurrency 4: a load has 3 requests" in err
 
 
 def probe(path, prefix):
@@ -152,6 +166,24 @@ def test_contexts_outside_the_probe_need_to_be_held(castsim, tmp_path):
     found = document(castsim, *asked, file, "--assume", "hold")
     assert found["context_held"]
     assert sum("outside the probe" in line for line in found["caveats"]) == 1
+
+
+@pytest.mark.parametrize("widest", [16, 64])
+def test_batched_looks_no_further_than_the_probe(castsim, tmp_path, widest):
+    """Passes of a probe that ends at few packed tokens are priced; only more requests than it has are refused."""
+    packed = [1, widest // 2, widest]
+    ms = [[[10 + b * n / 1e3 for n in packed] for b in (1, 8)]]  # so cheap that every node pays
+    found = {"packed": packed, "batch": [1, 8], "ms": ms, "draft_ms": [[1, 1]]}
+    (tmp_path / "p.json").write_text(json.dumps(found))
+    asked = ("serve", "--requests", "16", "--policy", "batched", "--probe", tmp_path / "p.json", "--concurrency")
+    answer = document(castsim, *asked, "1,8")
+    for row in answer["results"]:
+        assert widest / 2 < row["nodes_a_request"] < widest
+    assert f"The probe prices {widest - 1} nodes a request, so batched weighs no more of them." in answer["caveats"]
+    assert not any("weighs no more" in line for line in document(castsim, *asked, "1", "--set", "most=9")["caveats"])
+    code, out, err = castsim(*asked, "9")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "ends at 8 requests in a pass, and 9 are in flight; measure more, or give a smaller --concurrency" in err
 
 
 def test_only_rounds_that_are_drawn_are_prepared(tmp_path, monkeypatch):

@@ -36,8 +36,8 @@ def test_a_probe_is_read_between_what_it_measured(tmp_path):
     assert cost.target_ms(4, 4 * 16) == pytest.approx(10 + 0.1 * 4 * 16)
     assert cost.draft_ms(4) == pytest.approx(6)
     assert cost.prefill_ms(640) == pytest.approx(10 * cost.prefill_ms(64))
-    for batch, packed in ((9, 9), (8, 8 * 65)):
-        with pytest.raises(OptionError, match="ends at 8 requests of 64 packed tokens"):
+    for batch, packed, said in ((9, 9, "8 requests in a pass, and 9"), (8, 8 * 65, "64 packed tokens a request")):
+        with pytest.raises(OptionError, match=f"ends at {said}"):
             cost.target_ms(batch, packed)
 
 

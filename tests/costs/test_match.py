@@ -8,6 +8,7 @@ from run_builders import document, reseal
 from castsim.costs.match import Deployment, differences, kind_of
 from castsim.runs.manifest import read_manifest
 
+SERVED = ("--policy", "chain", "--requests", "2", "--concurrency", "1")
 OWN = Deployment("Qwen/Qwen3-8B", "z-lab/Qwen3-8B-DFlash-b16", "dflash", 16, "bfloat16", "cuda")
 
 
@@ -67,11 +68,13 @@ def test_a_heads_name_tells_its_kind():
         ("width", "--probe", "blackwell-qwen3-8b"),
         ("forecast", "--probe", "blackwell-qwen3-8b", "--prefix", "1024"),
         ("replay", "--policy", "costaware", "--probe", "blackwell-qwen3-8b"),
+        ("serve", "--probe", "blackwell-qwen3-8b", "--assume", "total", "--assume", "hold", *SERVED),
+        ("serve", *SERVED),  # the published costs are of that model, too
     ],
     ids=lambda asked: asked[0],
 )
 def test_a_probe_of_another_model_is_one_warning_a_field_and_refused_by_strict(castsim, asked):
-    asked = (*asked, "--budgets", "15,31")
+    asked = asked if asked[0] == "serve" else (*asked, "--budgets", "15,31")
     found = document(castsim, *asked)
     assert [d["field"] for d in found["mismatch"]] == ["target", "dtype", "device"]
     (warning,) = [line for line in found["caveats"] if line.startswith("Warning: run and probe differ")]
@@ -83,6 +86,8 @@ def test_a_probe_of_another_model_is_one_warning_a_field_and_refused_by_strict(c
 
 def test_the_runs_own_probe_passes_strict(castsim):
     assert document(castsim, "width", "--strict", "--budgets", "15")["mismatch"] == []
+    served = document(castsim, "serve", "--strict", "--probe", "pair-cpu-batches", *SERVED)
+    assert served["mismatch"] == []
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "lucebox"])

@@ -127,6 +127,19 @@ def test_live_with_the_policy_that_is_measured_on_the_other_prompts(pairs, tmp_p
     assert [row["prompts_equal_to_replay"] for row in rows[1:]] == [2, 2]
 
 
+def test_run_and_probe_of_two_models_are_a_warning_a_field_and_refused_by_strict(pairs, tmp_path, monkeypatch, capsys):
+    words = with_prompts(pairs, tmp_path, "--policy", "perround", "--budgets", "7", "--probe", "blackwell-qwen3-8b")
+    assert not run(monkeypatch, "live", *words, "--repeats", 1, "--json", "-")
+    found = json.loads(capsys.readouterr().out)
+    assert {"target", "device"} <= {d["field"] for d in found["mismatch"]}
+    assert sum(line.startswith("Warning: run and probe differ in target") for line in found["caveats"]) == 1
+    assert not any("--prefix" in line or "--assume" in line for line in found["caveats"])
+    monkeypatch.setattr("castsim.live.compare.live", lambda *_: pytest.fail("decoded before the refusal"))
+    assert run(monkeypatch, "live", *words, "--strict") == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1) and "--strict: run and probe differ in target" in err
+
+
 @pytest.mark.parametrize("more", [["--max-new-tokens", 1], ["--limit", 1]])
 def test_prompts_without_a_round_and_a_single_prompt(pairs, tmp_path, monkeypatch, capsys, more):
     """No figure where there is nothing to count, and no interval of one prompt; the checks that can be made are."""

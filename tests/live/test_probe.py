@@ -265,7 +265,7 @@ def test_random_trees_have_the_asked_size(packed):
     ("arguments", "said"),
     [
         (["--packed", "16,8"], "give rising numbers"),
-        (["--packed", "16,16"], "give rising numbers"),
+        (["--packed", "16,16"], "16 is there twice"),
         (["--packed", "0,16"], "give rising numbers"),
         (["--packed", "many"], "whole numbers"),
         (["--batch", "0"], "give rising numbers"),

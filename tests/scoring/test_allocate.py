@@ -75,6 +75,8 @@ def test_appendix_f_sharing_pays_where_the_budget_is_scarce(castsim, tmp_path):
         (["--batch", "0"], "--batch"),
         (["--per-request", "0"], "give rising numbers"),
         (["--per-request", "many"], "whole numbers"),
+        (["--per-request", "4,500"], "a request has at most 127 nodes"),
+        (["--requests", "10"], "--batch 32: the pool of a domain has 10 requests"),
         (["--domain", "poetry"], "no such domain"),
     ],
 )

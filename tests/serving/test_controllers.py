@@ -5,11 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from castsim.costs.batch import Surface
+from castsim.costs.batch import Measured, Surface
 from castsim.serving.controllers import Plan, View, load_controllers
 from castsim.serving.controllers.batched import Batched
 from castsim.serving.controllers.dense import Dense
 from castsim.serving.controllers.shared import Shared
+from replay.latency import LatencyCurve
 
 COST = Surface(10, 0.01, 1, 0.1)
 
@@ -62,3 +63,10 @@ def test_between_two_looks_at_the_cost_requests_keep_their_mean():
     fewer = View(seen.mass[:2], seen.spine[:2], seen.probability[:2], COST, passes=2, last=first)
     assert Batched(every=3)(fewer).widths.sum() == round(first.widths.mean() * 2)
     assert Batched(every=1)(dear).widths.sum() < first.widths.sum()
+
+
+def test_batched_spends_what_the_cost_reaches_and_no_more():
+    """A measured cost of 10 packed tokens a request, on which every node pays."""
+    curve = LatencyCurve([1, 10], [[[10, 10.001], [10, 10.001]]], batch=[1, 4], draft_ms=[[1, 1]])
+    for requests in (1, 2, 4):
+        assert Batched()(view(requests, cost=Measured(curve, np.ones(1)))).packed == 10 * requests

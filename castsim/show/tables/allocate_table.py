@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
-from castsim.base.terminal import interval, table
+from castsim.base.terminal import interval, number, table
 from castsim.scoring.allocate import ALLOCATORS
 
 
@@ -30,12 +30,11 @@ def allocate_tables(rows: Sequence[dict[str, Any]]) -> list[Table]:
             found = row["allocators"][name]
             cells.append(f"{found['accepted_per_request']:.3f}")
             if name != "uniform":
-                cells.append(f"{found['gain_over_uniform']:+.1%}")
+                cells.append(number(found["gain_over_uniform"], "{:+.1%}"))
         grid.add_row(row["domain"], str(row["per_request"]), *cells)
         shared, bound = row["allocators"]["shared"], row["allocators"]["hindsight"]
         ends = interval(shared["gain_over_uniform_ci95"], "{:+.1%}")
-        shown = (f"{found['gain_over_uniform']:+.1%}" for found in (shared, bound))
-        first, last = shown
+        first, last = (number(found["gain_over_uniform"], "{:+.1%}") for found in (shared, bound))
         committed = f"{shared['committed_gain_over_uniform']:+.1%}"
         gains.add_row(row["domain"], str(row["per_request"]), first, ends, committed, last)
     return [grid, gains]
