@@ -116,16 +116,6 @@ def forecast(
     )
 
 
-def or_none(value: float) -> float | None:
-    """A number for JSON: null for what is none, as a time that is not priced or a gain on nothing."""
-    return float(value) if np.isfinite(value) else None
-
-
-def ends_or_none(ends: Array, known: bool = True) -> list[float] | None:
-    """An interval (2,) for JSON: null where it is not known, or its ends are not priced."""
-    return ends.tolist() if known and np.isfinite(ends).all() else None
-
-
 def committed_draws(committed: Array, tally: tuple[Array, Array] | None, seed: int) -> Array:
     """(D, C) R of resampled prompts, the same ones for all columns; constant where no prompts are known.
 

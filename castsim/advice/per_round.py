@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from castsim.advice.acceptance import Acceptance
-from castsim.advice.forecast import DRAWS, ends_or_none, or_none
+from castsim.advice.forecast import DRAWS
+from castsim.base.numbers import ends_or_none, or_none
 from castsim.costs.curve import Cost
 from castsim.runs.reading import Run
 from replay import accepted, committed, policy_entry_budgets, walk

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from castsim.advice.acceptance import Acceptance
-from castsim.advice.forecast import DRAWS, Timed, committed_draws, ends_or_none, forecast, or_none
+from castsim.advice.forecast import DRAWS, Timed, committed_draws, forecast
+from castsim.base.numbers import ends_or_none, or_none
 from castsim.costs.context import Context
 from castsim.costs.curve import Cost, noisy_costs, scatter
 from replay.latency import LatencyCurve

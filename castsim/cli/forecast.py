@@ -12,10 +12,11 @@ import typer
 
 from castsim import __version__
 from castsim.advice.acceptance import Scored, scored
-from castsim.advice.forecast import committed_draws, ends_or_none, fitted_overhead, forecast, or_none
+from castsim.advice.forecast import committed_draws, fitted_overhead, forecast
 from castsim.advice.pricing import with_price, without_priced
 from castsim.base import terminal
 from castsim.base.errors import PlacedError
+from castsim.base.numbers import ends_or_none, or_none
 from castsim.base.textfile import read_text
 from castsim.cli import arguments
 from castsim.cli.common import chosen_prompts, document_head

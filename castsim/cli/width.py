@@ -66,11 +66,7 @@ def width(
         refuse_all_but(context, "--published", "--json")
         _published(json_to)
         return
-    refuse_idle(context, "--emit", "--force")
-    if emit == "json":
-        refuse(context, "--emit json, which prints every answer", "--force")
-    if emit is not None and emit != "json":
-        configuration(emit, None, 1)  # an unknown engine is refused before any work
+    _check_emit(context, emit)
     opened, run = open_probe(probe), _run_of(masses)
     if run is None:
         refuse(context, f"--masses {masses}, which is no run", "--domain", "--rank-cap")
@@ -90,6 +86,14 @@ def width(
     else:
         _emit(emit, document, force, json_to)
     _draw(document, plot)
+
+
+def _check_emit(context: typer.Context, emit: str | None) -> None:
+    refuse_idle(context, "--emit", "--force")
+    if emit == "json":
+        refuse(context, "--emit json, which prints every answer", "--force")
+    elif emit is not None:
+        configuration(emit, None, 1)  # an unknown engine is refused before any work
 
 
 def _draw(document: dict[str, Any], plot: Path | None) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from castsim.advice.forecast import ends_or_none, or_none
 from castsim.base.errors import OptionError, RunLogError
+from castsim.base.numbers import ends_or_none, or_none
 from castsim.base.workers import HERE, Workers
 from castsim.runs.reading import Run, Shard
 from replay import Rounds, accepted, committed, entry_budgets, walk

@@ -7,7 +7,7 @@ import pytest
 import run_builders as runs
 from run_builders import document
 
-from castsim.advice.forecast import ends_or_none, or_none
+from castsim.base.numbers import ends_or_none, or_none
 
 LENGTHS = {"one round": [2], "one cut": [3], "one whole": [5], "all cut": [2] * 6, "mostly cut": [2, 2, 2, 9]}
 VERBS = [
