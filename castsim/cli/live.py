@@ -78,8 +78,6 @@ def live(
         bound, chat = load_pair(target, drafter, dtype, device, raw, thinking)
     options = RecordOptions(max_new_tokens, rank_kept, sampling=sampling, seed=seed)
     recorder = Recorder(bound, chat, options)
-    if weighed is not None:
-        weighed.warning(recorder.facts(talk, None))  # a strict user need not wait for a recording
     decoder = Decoder(bound, recorder.eos_ids, sampling, verifier, rank_kept)
     methods = _methods(choices, widths, not no_ar, None if no_chain else bound.depth_max)
     with terminal.progress("live") as done, memory_told():
