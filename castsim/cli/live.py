@@ -53,8 +53,7 @@ def live(
 ) -> None:
     """Decode live: AR, the DFlash chain and trees on the same prompts, timed, beside what replay and forecast said.
 
-    Needs '.[live]'. Without arguments it decodes with the small pair that castsim carries, on a CPU in under a
-    minute.
+    Needs '.[live]'. Without arguments it decodes with the pair that castsim carries, on a CPU in under a minute.
 
     \b
     castsim live
@@ -63,8 +62,8 @@ def live(
     terminal.check_target(json_to, "--json")
     refuse_sampling(context, temperature, "--verifier")
     refuse_together(context, "--raw", "--thinking")
-    choices, widths = choose(policy or ["topN"], setting or []), budgets_of(budgets)
     refuse_idle(context, "--probe", "--strict")
+    choices, widths = choose(policy or ["topN"], setting or []), budgets_of(budgets)
     weighed = pricing(choices, widths, probe, "0", None, holds=True, strict=strict, flags=options_of(context))
     with live_extra("live"):
         from castsim.live import compare as run
@@ -76,14 +75,14 @@ def live(
     talk = run.first_turns(some_prompts(prompts, limit, OWN_PROMPTS))
     with memory_told():
         bound, chat = load_pair(target, drafter, dtype, device, raw, thinking)
-    options = RecordOptions(max_new_tokens, rank_kept, sampling=sampling, seed=seed)
-    recorder = Recorder(bound, chat, options)
+    recorder = Recorder(bound, chat, RecordOptions(max_new_tokens, rank_kept, sampling=sampling, seed=seed))
+    if weighed is not None:
+        weighed.warning(recorder.facts(talk, None))  # a strict user need not wait for a recording
     decoder = Decoder(bound, recorder.eos_ids, sampling, verifier, rank_kept)
     methods = _methods(choices, widths, not no_ar, None if no_chain else bound.depth_max)
     with terminal.progress("live") as done, memory_told():
-        found = run.live(
-            recorder, decoder, talk, methods, run.LiveOptions(max_new_tokens, repeats, seed), done, weighed
-        )
+        timing = run.LiveOptions(max_new_tokens, repeats, seed)
+        found = run.live(recorder, decoder, talk, methods, timing, done, weighed)
     priced = {} if weighed is None else {"mismatch": weighed.mismatch(found.facts)}
     _tell(methods, talk, found, verifier if temperature else "greedy", seed, priced, json_to)
 

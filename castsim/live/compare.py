@@ -78,8 +78,6 @@ def live(
         ModelError: see `Decoder`.
     """
     prompts = [recorder.first_prompt(c) for c in conversations]
-    if price is not None:
-        price.warning(recorder.facts(conversations, None))  # a strict user need not wait for a recording
     with tempfile.TemporaryDirectory(prefix="castsim-") as folder:
         record(recorder, conversations, Path(folder) / "log")
         run = open_run(Path(folder) / "log")
