@@ -9,7 +9,7 @@ import typer
 
 from castsim import __version__
 from castsim.advice.forecast import PARTS
-from castsim.advice.pricing import pricing
+from castsim.advice.pricing import Pricing, pricing
 from castsim.base import terminal
 from castsim.cli import arguments
 from castsim.cli.common import live_extra, memory_told, some_prompts
@@ -83,8 +83,7 @@ def live(
     with terminal.progress("live") as done, memory_told():
         timing = run.LiveOptions(max_new_tokens, repeats, seed)
         found = run.live(recorder, decoder, talk, methods, timing, done, weighed)
-    priced = {} if weighed is None else {"mismatch": weighed.mismatch(found.facts)}
-    _tell(methods, talk, found, verifier if temperature else "greedy", seed, priced, json_to)
+    _tell(methods, talk, found, verifier if temperature else "greedy", seed, weighed, json_to)
 
 
 def _methods(choices: list[Choice], budgets: tuple[int, ...], ar: bool, chain: int | None) -> list[Method]:
@@ -99,7 +98,7 @@ def _tell(
     found: Any,
     verifier: str,
     seed: int,
-    priced: dict[str, Any],
+    weighed: Pricing | None,
     json_to: str | None,
 ) -> None:
     rows = live_rows(methods, found.decodes, found.walked, seed)
@@ -111,7 +110,7 @@ def _tell(
         "verifier": verifier,
         "prompts": [c.prompt_id for c in talk],
         "parts": PARTS,
-        **priced,
+        **({} if weighed is None else {"mismatch": weighed.mismatch(found.facts)}),
         "caveats": notes,
         "results": rows,
         "decodes": [dataclasses.asdict(d) for d in found.decodes],
