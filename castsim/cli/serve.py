@@ -72,10 +72,7 @@ def serve_verb(
     castsim serve RUN --rate 2,8,32 --concurrency 32 --policy chain --policy batched --set every=8 --plot serve.png
     castsim serve RUN --arrivals azure.csv --policy shared
     """
-    terminal.check_target(json_to, "--json")
-    terminal.check_target(plot, "--plot")
-    check_plot(plot)
-    _check(context, scheduler, window)
+    _check(context, scheduler, window, plot, json_to)
     loads = _loads(counts("--concurrency", concurrency), rate, arrivals, given(context, "--arrivals"))
     asked = Asked(_count(requests, loads[0]), kv_tokens, within_ms, seed, window)
     loads = _filled(loads, asked.requests, given(context, "--concurrency"))
@@ -89,9 +86,7 @@ def serve_verb(
         lengths = _prompt_lengths(loads[0], asked.requests)
         drawn = requests_of(opened, prompts, asked.requests, seed, lengths, lambda share: done(PREPARING * share))
         at = _context(cost, drawn, "hold" in (assume or ()), options_of(context))
-        rows = sweep(
-            drawn, loads, chosen, cost, asked, workers, lambda share: done(PREPARING + (1 - PREPARING) * share)
-        )
+        rows = sweep(drawn, loads, chosen, cost, asked, workers, partial(_later, done))
     notes = [*_notes(opened, asked, drawn, loads[0], rows), *warning, *_cost_notes(cost, chosen)]
     notes += [] if at is None else [at.told]
     document = {
@@ -107,7 +102,15 @@ def serve_verb(
     terminal.emit(document, serve_tables(rows, waits=loads[0].kind != "closed"), notes, json_to)
 
 
-def _check(context: typer.Context, scheduler: str | None, window: str) -> None:
+def _later(done: Callable[[float], None], share: float) -> None:
+    """Serving comes behind preparing."""
+    done(PREPARING + (1 - PREPARING) * share)
+
+
+def _check(context: typer.Context, scheduler: str | None, window: str, plot: Path | None, json_to: str | None) -> None:
+    terminal.check_target(json_to, "--json")
+    terminal.check_target(plot, "--plot")
+    check_plot(plot)
     if scheduler is not None:
         refuse(context, "--scheduler", "--jobs")
     if window not in WINDOWS:
