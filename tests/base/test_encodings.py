@@ -67,7 +67,7 @@ def test_every_file_that_is_opened_names_its_encoding(file):
         ("p.open('a')", 1),
         ("p.open('a', encoding='utf-8')", 0),
         ("p.open('rb')", 0),
-        ("show.write_text(p, t, '--out')", 0),
+        ("terminal.write_text(p, t, '--out')", 0),
         ("read_text(p)", 0),
         ("clock.open()", 0),
     ],
