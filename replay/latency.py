@@ -74,6 +74,8 @@ class LatencyCurve:
         draft = np.broadcast_to(draft, cells) if draft.ndim == 0 else draft
         _times(draft[~np.isnan(draft)], "draft_ms")
         samples = None if self.samples_ms is None else _times(self.samples_ms, "samples_ms")
+        if samples is not None and not samples.size:
+            raise ValueError("samples_ms must hold a time of each point, or be left out")
         for name, array, shape in (
             ("ms", ms, (*cells, len(packed))),
             ("draft_ms", draft, cells),

@@ -18,7 +18,7 @@ from castsim.costs.probefile import OWN
 from castsim.runs.sample import sample_run
 
 ROOT = Path(__file__).parents[1]
-PROFILE = ROOT / "castsim" / "simulation" / "profiles" / "qwen3-8b-mbpp.json"
+PROFILE = ROOT / "castsim" / "profiles" / "shipped" / "qwen3-8b-mbpp.json"
 TORCH = re.compile(r"castsim (record|live|generate|check|probe)\b")
 NOT_RUN = {  # what stands in a command, and why no test runs it
     "Qwen/": "fetches models of several GB",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from castsim.base.errors import OptionError, PlacedError, RunLogError, first_line
-from castsim.base.textfile import on_grid, read_table, read_text
+from castsim.base.textfile import is_table, on_grid, read_json, read_table
 from castsim.costs.match import UNKNOWN, Deployment, of_facts
 from castsim.published import CREDIT, frame, short
 from castsim.runs.reading import Run
@@ -190,10 +189,12 @@ def of_file(path: Path, largest: int, budgets: Sequence[int] | None = None) -> A
     """
     remedy = "give a JSON list or a CSV column named mass, largest first"
     try:
-        values = _of_csv(path) if path.suffix == ".csv" else json.loads(read_text(path))
+        values = _of_csv(path) if is_table(path) else read_json(path)
+        if not isinstance(values, list) or any(isinstance(value, bool) for value in values):
+            raise ValueError("it is no list of numbers")
         mass = np.asarray(values, np.float64)[:largest]
         gained = expected_accepted(mass)
-    except (OSError, ValueError, TypeError, KeyError, pl.exceptions.PolarsError) as error:
+    except (OSError, ValueError, TypeError, KeyError, RecursionError, pl.exceptions.PolarsError) as error:
         raise MassError(path, first_line(error), remedy) from error
     widest = max(budgets or (0,))
     if len(mass) < max(widest, DEPTH_MAX):

@@ -23,6 +23,12 @@ MARKS = (  # UTF-32 first: its mark begins with that of UTF-16
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
+PACKED = (  # what begins so is no text
+    (b"\x1f\x8b", "is packed by gzip: unpack it"),
+    (b"\x28\xb5\x2f\xfd", "is packed by zstd: unpack it"),
+    (b"PK\x03\x04", "is a zip archive or a workbook of a spreadsheet: unpack it, or save it as CSV"),
+    (b"PAR1", "is a Parquet file: save it as text"),
+)
 SEPARATORS = ",;\t"
 WHOLE = r"^\s*[-+]?\d+\s*$"
 DECIMAL = r"^\s*[-+]?\d+([.,]\d+)?([eE][-+]?\d+)?\s*$"
@@ -33,9 +39,12 @@ def encoding_of(file: Path) -> str:
 
     Raises:
         OSError: the file cannot be opened.
+        ValueError: it is packed, or no text.
     """
     with file.open("rb") as stream:
         head = stream.read(4)
+    if packed := next((told for mark, told in PACKED if head.startswith(mark)), None):
+        raise ValueError(f"it {packed}")
     return next((name for mark, name in MARKS if head.startswith(mark)), "utf-8-sig")
 
 
@@ -105,25 +114,37 @@ def write_whole(file: Path, text: str) -> None:
         part.unlink(missing_ok=True)
 
 
+def is_table(file: Path) -> bool:
+    """Whether a file's ending is that of a table of `read_table`."""
+    return file.suffix.lower() in (".csv", ".tsv")
+
+
 def read_table(file: Path) -> pl.DataFrame:
-    """A CSV with commas, semicolons or tabs; blanks around cells and decimal commas are read.
+    """A CSV with commas, semicolons or tabs; blanks around cells, decimal commas and empty rows at both ends are read.
+
+    An empty row between others stays, as it may be a cell that is missing.
 
     Raises:
-        OSError, ValueError: see `read_text`.
+        OSError, ValueError: see `read_text`; two columns have one name.
         polars.exceptions.PolarsError: it is no table.
     """
-    text = read_text(file)
-    first, _, rest = text.partition("\n")
-    if re.fullmatch(r"sep=.\s*", first):  # a spreadsheet's word about its separator
-        first, text = rest.partition("\n")[0], rest
-    separator = max(SEPARATORS, key=first.count)
-    table = pl.read_csv(io.StringIO(text), separator=separator, infer_schema_length=None)
+    rows = read_text(file).splitlines()
+    filled = [i for i, row in enumerate(rows) if row.strip(f"{SEPARATORS} ")]
+    rows = rows[filled[0] : filled[-1] + 1] if filled else []
+    if rows and re.fullmatch(r"sep=.\s*", rows[0]):  # a spreadsheet's word about its separator
+        rows = rows[1:]
+    separator = max(SEPARATORS, key=(rows or [""])[0].count)
+    table = pl.read_csv(io.StringIO("\n".join(rows)), separator=separator, infer_schema_length=None)
+    if twice := [name for name in table.columns if "_duplicated_" in name]:  # as polars calls the second of a name
+        raise ValueError(f"it has two columns {twice[0].partition('_duplicated_')[0]}: keep one")
     table = table.rename({name: name.strip() for name in table.columns})
     return table.with_columns(_numbers(table[name]) for name in table.columns)
 
 
 def _numbers(column: pl.Series) -> pl.Series:
-    """Numbers with blanks around them or with decimal commas as numbers; any other column as it is."""
+    """Numbers with blanks around them or with decimal commas as numbers; any other column as it is, true as text."""
+    if column.dtype == pl.Boolean:
+        return column.cast(pl.String)
     if column.dtype != pl.String or not column.drop_nulls().str.contains(DECIMAL).all():
         return column
     whole = column.drop_nulls().str.contains(WHOLE).all()
@@ -138,8 +159,10 @@ def on_grid(table: pl.DataFrame, axes: Sequence[str]) -> tuple[pl.DataFrame, dic
         axes: names of the columns that place a row, the slowest first.
 
     Raises:
-        ValueError: an empty cell in an axis, or a combination that occurs twice or never; the message names it.
+        ValueError: no rows, an empty cell in an axis, or a combination that occurs twice or never; it is named.
     """
+    if not len(table):
+        raise ValueError("it has no rows")
     for name in axes:
         if table[name].null_count():
             raise ValueError(f"column {name} has an empty cell")

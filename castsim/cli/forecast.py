@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from castsim.advice.pricing import with_price, without_priced
 from castsim.base import terminal
 from castsim.base.errors import PlacedError
 from castsim.base.numbers import ends_or_none, or_none
-from castsim.base.textfile import read_text
+from castsim.base.textfile import read_json
 from castsim.cli import arguments
 from castsim.cli.common import chosen_prompts, document_head
 from castsim.cli.exclusive import options_of, refuse, refuse_all_but
@@ -147,12 +146,12 @@ def _of_live(file: Path, cost: Cost) -> tuple[Overhead, float]:
     """h(N) from the rounds in the JSON of `castsim live`, and the host's time of a token of its AR, if it is there."""
     remedy = "name a file that castsim live --json wrote, with trees"
     try:
-        rows = [r for r in json.loads(read_text(file))["results"] if r["round_ms"] is not None]
+        rows = [r for r in read_json(file)["results"] if r["round_ms"] is not None]
         nodes, times = zip(*((r["packed"] - 1, r["round_ms"]) for r in rows if r["method"] != "AR"), strict=True)
         single = [r["round_ms"] for r in rows if r["method"] == "AR"]
         ar_host = max(single[0] - cost.ar_ms, 0.0) if single and not np.isnan(cost.ar_ms) else 0.0
         return fitted_overhead(cost, nodes, times), ar_host
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
         raise PlacedError(file, f"holds no live rounds ({type(error).__name__}: {error})", remedy) from error
 
 

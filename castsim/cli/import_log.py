@@ -29,9 +29,9 @@ def import_log(
     castsim import tiny_dense.npz --out tiny --eos 0 --fact vocab_size=4096
     """
     terminal.check_target(json_to, "--json")
-    if file.suffix in (".jsonl", ".pt"):
+    if file.suffix.lower() in (".jsonl", ".pt"):
         refuse(context, f"{file.name}, which holds its own sequences", "--sequences")
-    if file.suffix in (".jsonl", ".npz"):
+    if file.suffix.lower() in (".jsonl", ".npz"):
         refuse(context, f"{file.name}, whose prompts name their domains", "--domain")
     options = ImportOptions(sequences, domain, tuple(eos or ()), per_domain, told_facts(fact or []))
     with terminal.progress("import") as done:

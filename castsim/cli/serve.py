@@ -133,7 +133,7 @@ def _prompt_lengths(load: Load, count: int) -> NDArray[np.int64] | None:
 
 def _loads(batches: tuple[int, ...] | None, rate: str | None, kind: str, named: bool) -> list[Load]:
     """Closed loads, one for each number in flight; or open ones, which have one."""
-    traced = Path(kind).suffix in ENDINGS
+    traced = kind not in KINDS and (Path(kind).suffix.lower() in ENDINGS or Path(kind).is_file())
     if not traced and kind not in KINDS:
         raise OptionError(f"--arrivals {kind}: there are {', '.join(KINDS)}, or a file ({', '.join(ENDINGS)})")
     if traced and rate is not None:
@@ -219,7 +219,8 @@ def _of_trace(load: Load, asked: Asked) -> str:
     there = len(load.trace.arrival_ms)
     part = "" if asked.requests == there else f", its first {asked.requests} of {there} requests"
     prompts = "prompts as long as there" if load.trace.prompt_tokens is not None else "prompts as long as in the run"
-    return f"Arrivals of {load.label} ({load.trace.kind}){part}; {prompts}, outputs as in the run."
+    lost = "" if not load.trace.failed else f" {load.trace.failed} of all got no token there; here they are answered."
+    return f"Arrivals of {load.label} ({load.trace.kind}){part}; {prompts}, outputs as in the run.{lost}"
 
 
 def _cost_notes(cost: BatchCost, chosen: Sequence[Controller]) -> list[str]:

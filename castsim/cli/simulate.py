@@ -35,6 +35,8 @@ def simulate(
 ) -> None:
     """A run of simulated rounds, in the schema of a recorded one, so that every verb works on it.
 
+    A simulation that was broken off goes on where it was.
+
     \b
     castsim simulate --profile qwen3-8b-gsm8k --rounds 20000 --seed 7 --out RUN
     castsim simulate --profile my-profile.json --sparse chain --out RUN

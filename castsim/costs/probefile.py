@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -12,12 +11,13 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from castsim.base.errors import OptionError, PlacedError, first_line
-from castsim.base.textfile import on_grid, read_table, read_text
+from castsim.base.textfile import is_table, on_grid, read_json, read_table
 from castsim.published import CREDIT, frame
 from castsim.runs.manifest import Text
 from replay.latency import LatencyCurve
 
 Cells = list[list[list[float]]]  # (X, B, P)
+MOST_PACKED = 1 << 13  # tokens of a request in one pass; every width up to the last is weighed
 MEASURED = Path(__file__).parent / "measured"
 OWN = {  # castsim's own, of the pair that it carries; the second has several batch sizes and prefixes
     "pair-cpu": MEASURED / "pair-cpu.json",
@@ -89,7 +89,7 @@ def open_probe(name: str) -> Probe:
     """
     path = OWN.get(name, Path(name))
     if path.is_file():
-        probe = _of_csv(path) if path.suffix == ".csv" else _of_json(path)
+        probe = _of_csv(path) if is_table(path) else _of_json(path)
     elif name in presets():
         probe = _preset(name)
     else:
@@ -106,6 +106,9 @@ def _checked(name: str, probe: Probe) -> Probe:
         raise ProbeError(name, first_line(error), remedy) from error
     if len(curve.packed) < 2:
         raise ProbeError(name, "has one packed count, which is no curve", remedy)
+    if curve.packed[-1] > MOST_PACKED:
+        problem = f"ends at {curve.packed[-1]} packed tokens, and nothing wider than {MOST_PACKED} is priced"
+        raise ProbeError(name, problem, "leave out what is wider")
     return probe
 
 
@@ -129,16 +132,20 @@ def _moved(cells: Any, orders: Sequence[list[int]]) -> Any:
 def _of_json(path: Path) -> Probe:
     remedy = "name a file that castsim probe wrote, or a CSV with columns packed and ms"
     try:
-        found = json.loads(read_text(path))
+        found = read_json(path)
         if not isinstance(found, dict):
             raise ProbeError(path, "is no JSON object", remedy)
         return Probe.model_validate(_nested(found))
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "document"
-        raise ProbeError(path, f"{place}: {first['msg'].lower()}", remedy) from error
+        raise ProbeError(path, _first_fault(error), remedy) from error
     except (OSError, ValueError, RecursionError) as error:
         raise ProbeError(path, f"is not JSON ({first_line(error)})", remedy) from error
+
+
+def _first_fault(error: ValidationError) -> str:
+    first = error.errors()[0]
+    place = ".".join(map(str, first["loc"])) or "document"
+    return f"{place}: {first['msg'].lower()}"
 
 
 def _nested(found: dict[str, Any]) -> dict[str, Any]:
@@ -158,6 +165,8 @@ def _of_csv(path: Path) -> Probe:
         if missing := {"packed", "ms"} - set(table.columns):
             raise ProbeError(path, f"has no column {min(missing)}", remedy)
         return _of_frame(table, path.name)
+    except ValidationError as error:
+        raise ProbeError(path, _first_fault(error), remedy) from error
     except (pl.exceptions.PolarsError, OSError, ValueError) as error:
         raise ProbeError(path, f"is no table of times ({first_line(error)})", remedy) from error
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,12 +13,14 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from castsim.base.errors import OptionError
+from castsim import __version__
+from castsim.base.errors import OptionError, RunLogError, WorkerError
 from castsim.base.workers import Workers
 from castsim.profiles.model import RANKS, Model, Splits, draw, split_tables
 from castsim.runs.manifest import Facts
+from castsim.runs.parts import delete_parts, is_whole, parts_folder
 from castsim.runs.schema import SEQUENCES
-from castsim.runs.writing import ROWS_IN_SHARD, rounds_frame, whole_run
+from castsim.runs.writing import ROWS_IN_SHARD, RunWriter, put_in_place, refuse_taken, rounds_frame
 from replay import Marginals, Rounds, accepted, committed, policy_entry_budgets, walk
 from replay.policies import Policy
 
@@ -78,18 +82,52 @@ def simulate_run(
     model: Model, shape: Shape, folder: Path, source: str, jobs: int = 1, done: Callable[[float], None] = lambda _: None
 ) -> None:
     """Write a run folder, which appears when it is whole. Every prompt has streams of its own, so shards may be made
-    by any number of processes.
+    by any number of processes, and what a broken simulation of the same kind completed is kept.
 
     Raises:
-        RunLogError: the folder exists, or cannot be written.
+        RunLogError: the folder exists, cannot be written, or was begun with other settings.
+        WorkerError: a process was killed; it says how many shards are whole, and where they wait.
     """
+    part = _part_folder(model, shape, folder)
+    if not is_whole(part):
+        _simulate_parts(model, shape, part, _facts(shape, source), jobs, done)
+    put_in_place(part, folder)
+    delete_parts(folder)
+
+
+def _part_folder(model: Model, shape: Shape, folder: Path) -> Path:
+    """Where shards wait until all are whole; its name is a digest of what is simulated, as facts do not tell it all.
+
+    Raises:
+        RunLogError: the run is there already, or shards of something else wait.
+    """
+    refuse_taken(folder)
+    asked = repr((__version__, model, shape))
+    own = parts_folder(folder) / hashlib.sha256(asked.encode()).hexdigest()[:16]
+    if any(begun != own for begun in parts_folder(folder).glob("*")):
+        remedy = f"repeat those, delete {parts_folder(folder)}, or name another folder"
+        raise RunLogError(folder, "was begun with other settings", remedy)
+    return own
+
+
+def _simulate_parts(
+    model: Model, shape: Shape, part: Path, facts: Facts, jobs: int, done: Callable[[float], None]
+) -> None:
+    """Simulate the shards of a run that are not there yet."""
     starts = range(0, shape.prompts, shape.prompts_in_shard)
-    with whole_run(folder, _facts(shape, source)) as writer:
-        for number, part in enumerate(
-            Workers(jobs).each(lambda first: simulated_part(model, shape, first), starts), start=1
-        ):
-            writer.add(part.sequences, part.rounds)
-            done(number / len(starts))
+    with RunWriter(part, facts) as writer:
+        kept = len(writer.files) // 2  # shards come in order
+        try:
+            for made in Workers(jobs).each(lambda first: simulated_part(model, shape, first), starts[kept:]):
+                writer.add(made.sequences, made.rounds)
+                kept += 1
+                done(kept / len(starts))
+        except WorkerError as error:
+            stay = f"{kept} of {len(starts)} parts are kept in {part.parent}" if kept else "no part is kept"
+            raise WorkerError(f"{error}: {stay}") from error
+        finally:
+            if not kept:  # there is nothing to go on from
+                shutil.rmtree(part.parent, ignore_errors=True)
 
 
 def simulated_part(model: Model, shape: Shape, first: int) -> Part:

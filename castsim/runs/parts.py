@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,9 +12,9 @@ import numpy as np
 import polars as pl
 
 from castsim.base.errors import OptionError, RunLogError
-from castsim.runs.manifest import NAME, Facts
+from castsim.runs.manifest import NAME, Facts, digest_of_file
 from castsim.runs.reading import open_run
-from castsim.runs.writing import prompt_shards, whole_run
+from castsim.runs.writing import prompt_shards, refuse_taken, whole_run
 
 COUNTED = {
     "damaged": "positions are damaged: the drafter returned NaN there, so their candidates have no mass and no order.",
@@ -44,8 +45,7 @@ def part_folder(out: Path, shard: tuple[int, int]) -> Path:
     Raises:
         RunLogError: the run is there already, or its parts were begun with another n.
     """
-    if out.exists():
-        raise RunLogError(out, "exists already", "name a new folder, or delete this one")
+    refuse_taken(out)
     own = parts_folder(out) / f"{shard[0]:03d}-of-{shard[1]:03d}"
     begun = [f.name for f in parts_folder(out).glob("*-of-*") if not f.name.endswith(own.name[3:])]
     if begun:
@@ -72,7 +72,7 @@ def join_parts(out: Path, count: int, facts: Facts, sequences: int) -> bool:
         sequences: how many there should be; fewer are noted.
 
     Raises:
-        RunLogError: the parts were recorded with different settings, or make no sound run.
+        RunLogError: the parts were recorded with different settings, are damaged, or make no sound run.
     """
     parts = [parts_folder(out) / f"{i:03d}-of-{count:03d}" for i in range(1, count + 1)]
     with filelock.FileLock(parts_folder(out) / ".lock"):
@@ -81,18 +81,38 @@ def join_parts(out: Path, count: int, facts: Facts, sequences: int) -> bool:
         if missing_parts(out, count):
             return False
         for part in parts:
-            if open_run(part).facts != facts:
-                raise RunLogError(part, "was recorded with other settings", "delete it and record this shard again")
+            _check_part(part, facts)
         with whole_run(out, facts, scratch=parts_folder(out)) as writer:
             for frames in _in_order(parts):
                 writer.add(*frames)
             writer.notes += _notes(parts, sequences)
-        shutil.rmtree(parts_folder(out))
+        delete_parts(out)
     return True
 
 
+def delete_parts(out: Path) -> None:
+    """Delete the parts of a run under another name, so that a kill leaves no half of them that looks whole."""
+    gone = out.with_name(f".{out.name}.gone")
+    shutil.rmtree(gone, ignore_errors=True)  # what such a kill left
+    os.replace(parts_folder(out), gone)
+    shutil.rmtree(gone)
+
+
+def _check_part(part: Path, facts: Facts) -> None:
+    """Raise `RunLogError` for a part of another recording, or one that lacks what its manifest lists."""
+    run, again = open_run(part), "delete it and record this shard again"
+    if run.facts != facts:
+        raise RunLogError(part, "was recorded with other settings", again)
+    for entry in run.manifest.files:
+        file = part / entry.name
+        if not file.is_file() or digest_of_file(file) != entry.sha256:
+            raise RunLogError(part, f"has lost {entry.name}, or it is damaged", again)
+
+
 def _files(parts: list[Path], kind: str) -> list[Path]:
-    return sorted(file for part in parts for file in part.glob(f"{kind}-*.parquet"))
+    """Those that the parts' manifests list."""
+    listed = ((part, entry.name) for part in parts for entry in open_run(part).manifest.files)
+    return [part / name for part, name in listed if name.startswith(kind)]
 
 
 def _in_order(parts: list[Path]) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:

@@ -34,7 +34,7 @@ class RunWriter:
     """Adds shards of whole prompts to a run folder; leaving the block without an exception finishes the run.
 
     A folder that was left unfinished is taken up again: its complete shards stay, half a shard is dropped, and
-    `prompts_done` says what need not be recorded again.
+    `prompts_done` and `files` say what need not be recorded again.
 
     Raises:
         RunLogError: the run is finished already, another writer is at it, or it was begun with other facts.
@@ -43,7 +43,7 @@ class RunWriter:
     def __init__(self, folder: Path, facts: Facts) -> None:
         self.folder, self.facts = folder, facts
         self._lock = filelock.FileLock(folder / ".lock", blocking=False)
-        self._files: list[FileEntry] = []
+        self.files: list[FileEntry] = []
         self._domains: set[str] = set()
         self.prompts_done: set[str] = set()
         self.notes: list[str] = []  # what only the end of a recording can tell
@@ -83,7 +83,7 @@ class RunWriter:
     def add(self, sequences: pl.DataFrame, rounds: pl.DataFrame) -> None:
         """Write one shard: prompts (columns `SEQUENCES`) and all their rounds (columns `rounds_schema`, and of
         `optional_schema` those that are there)."""
-        number = len(self._files) // 2
+        number = len(self.files) // 2
         extra = {name: kind for name, kind in optional_schema(self.facts).items() if name in rounds.columns}
         for half, frame, schema in (
             ("rounds", rounds, {**rounds_schema(self.facts), **extra}),
@@ -106,7 +106,7 @@ class RunWriter:
         )
 
     def _count(self, number: int, sequences: pl.DataFrame) -> None:
-        self._files += [_entry(self.folder / f"{kind}-{number:05d}.parquet") for kind in ("sequences", "rounds")]
+        self.files += [_entry(self.folder / f"{kind}-{number:05d}.parquet") for kind in ("sequences", "rounds")]
         self._domains |= set(sequences["domain"])
         self.prompts_done |= set(sequences["prompt_id"])
 
@@ -116,12 +116,12 @@ class RunWriter:
             self._same_facts(begun)
         else:
             self._put(begun, self.facts.model_dump_json(indent=1))
-        while (file := self.folder / f"sequences-{len(self._files) // 2:05d}.parquet").exists():
+        while (file := self.folder / f"sequences-{len(self.files) // 2:05d}.parquet").exists():
             try:
-                self._count(len(self._files) // 2, pl.read_parquet(file, glob=False))
+                self._count(len(self.files) // 2, pl.read_parquet(file, glob=False))
             except (pl.exceptions.PolarsError, OSError):
                 break  # damaged, as a power cut leaves it: recorded again with all behind it
-        kept = {entry.name for entry in self._files}
+        kept = {entry.name for entry in self.files}
         for file in self.folder.iterdir():
             if OWN_FILE.fullmatch(file.name) and file.name not in kept:
                 file.unlink()
@@ -142,14 +142,14 @@ class RunWriter:
             raise RunLogError(self.folder, "was begun with other settings", "repeat those, or name another folder")
 
     def _finish(self) -> None:
-        rows = {kind: sum(f.rows for f in self._files if f.name.startswith(kind)) for kind in ("sequences", "rounds")}
+        rows = {kind: sum(f.rows for f in self.files if f.name.startswith(kind)) for kind in ("sequences", "rounds")}
         manifest = Manifest(
             castsim_version=__version__,
             facts=self.facts.model_copy(update={"notes": (*self.facts.notes, *self.notes)}),
             prompts=rows["sequences"],
             rounds=rows["rounds"],
             domains=tuple(sorted(self._domains)),
-            files=tuple(self._files),
+            files=tuple(self.files),
         )
         try:
             write_manifest(self.folder, manifest)
@@ -172,9 +172,7 @@ def whole_run(folder: Path, facts: Facts, scratch: Path | None = None) -> Iterat
     Raises:
         RunLogError: `folder` exists already or cannot be made, or the run cannot be read.
     """
-    taken = RunLogError(folder, "exists already", "name a new folder, or delete this one")
-    if folder.exists():
-        raise taken
+    refuse_taken(folder)
     try:
         part = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=scratch or folder.parent))
     except OSError as error:
@@ -183,19 +181,31 @@ def whole_run(folder: Path, facts: Facts, scratch: Path | None = None) -> Iterat
         part.chmod(0o755)  # mkdtemp makes private folders
         with RunWriter(part, facts) as writer:
             yield writer
-        _read_back(part)
-        if folder.exists():  # another writer was quicker
-            raise taken
-        os.replace(part, folder)
+        put_in_place(part, folder)
     finally:
         shutil.rmtree(part, ignore_errors=True)
 
 
-def _read_back(folder: Path) -> None:
-    run = open_run(folder)
+def refuse_taken(folder: Path) -> None:
+    """Raise `RunLogError` where a run cannot appear, as something is there."""
+    if folder.exists():
+        raise RunLogError(folder, "exists already", "name a new folder, or delete this one")
+
+
+def put_in_place(part: Path, folder: Path) -> None:
+    """Let a finished run appear as `folder`, once it has been read back.
+
+    Raises:
+        RunLogError: the run cannot be read, or another writer was quicker.
+    """
+    run = open_run(part)
     run.sequences()
     for _ in run.rounds():
         pass
+    for name in (UNFINISHED, ".lock"):  # a writer that was killed behind its manifest leaves them
+        (part / name).unlink(missing_ok=True)
+    refuse_taken(folder)
+    os.replace(part, folder)
 
 
 def rounds_frame(rounds: Rounds, sequences: pl.DataFrame) -> pl.DataFrame:

@@ -1,5 +1,6 @@
 """Files of spreadsheets and other programs: encodings, separators, order of rows."""
 
+import gzip
 import itertools
 
 import polars as pl
@@ -44,14 +45,57 @@ def test_another_encoding_is_refused_with_its_line(tmp_path):
         "sep=;\n" + TEXT.replace(",", ";").replace(".", ","),
         TEXT.replace("\n", "\r\n"),
         TEXT.replace(",", " , "),
+        TEXT.replace("\n", "\r"),
+        TEXT + "\n  \n\n",
+        TEXT.replace("\n", "\r\n") + "\r\n,\r\n",
+        "\n\n" + TEXT,
     ],
-    ids=["commas", "semicolons", "tabs", "decimal commas", "sep line", "CRLF", "blanks"],
+    ids=[
+        *["commas", "semicolons", "tabs", "decimal commas", "sep line", "CRLF", "blanks"],
+        *["CR", "empty rows behind", "rows without cells", "empty rows before"],
+    ],
 )
 def test_a_table_is_the_same_with_any_separator(tmp_path, text):
     file = tmp_path / "t.csv"
     file.write_bytes(text.encode())
     found = read_table(file).cast(pl.Float64)
     assert found.to_dict(as_series=False) == {"packed": [1.0, 16.0], "ms": [10.5, 12.25]}
+
+
+def test_an_empty_row_between_others_is_a_missing_cell(tmp_path):
+    """Else the masses behind it would move up by a rank."""
+    file = tmp_path / "t.csv"
+    file.write_text("mass\n0.9\n\n0.7\n\n\n")
+    assert read_table(file)["mass"].to_list() == [0.9, None, 0.7]
+
+
+def test_a_grid_without_rows_is_refused():
+    with pytest.raises(ValueError, match="it has no rows"):
+        on_grid(pl.DataFrame(schema=["packed", "ms"]), ["packed"])
+
+
+@pytest.mark.parametrize("name", ["ms", "packed"])
+def test_a_table_with_two_columns_of_one_name_is_refused(tmp_path, name):
+    file = tmp_path / "t.csv"
+    file.write_text(TEXT.replace("\n", ",1\n").replace(",1", f",{name}", 1))
+    with pytest.raises(ValueError, match=f"two columns {name}: keep one"):
+        read_table(file)
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        (gzip.compress(TEXT.encode()), "packed by gzip: unpack it"),
+        (b"\x28\xb5\x2f\xfd\x04", "packed by zstd"),
+        (b"PK\x03\x04\x14", "workbook of a spreadsheet.*save it as CSV"),
+        (b"PAR1\x15", "is a Parquet file"),
+    ],
+)
+@pytest.mark.parametrize("read", [read_text, read_lines, read_table, read_json])
+def test_what_is_packed_is_told_as_that(tmp_path, read, raw, said):
+    (tmp_path / "t.csv").write_bytes(raw)
+    with pytest.raises(ValueError, match=said):
+        read(tmp_path / "t.csv")
 
 
 @given(st.permutations(list(itertools.product([0, 1024], [1, 2], [1, 8, 16]))))

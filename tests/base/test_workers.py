@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from run_builders import document
 
 from castsim.base.errors import OptionError, WorkerError
 from castsim.base.workers import HERE, Workers, workers_of
+from castsim.profiles.simulate import simulated_part
 from castsim.runs import reading as runlog
 
 # port 0 is any that is free: of the scheduler and of its dashboard, which takes 8787 where none is named
@@ -144,6 +146,32 @@ def test_a_killed_process_is_one_line_and_exit_code_1(castsim, tmp_path, monkeyp
     assert (code, out, err.count("\n")) == (1, "", 1), err
     assert "a worker process was killed" in err and "after 0 of" in err
     assert set(tmp_path.rglob("*")) == before
+
+
+def test_a_simulation_that_lost_a_process_says_what_is_kept_and_goes_on_from_there(castsim, tmp_path, monkeypatch):
+    words = ("simulate", "--rounds", "60000", "--depth-max", "2", "--rank-kept", "2", "--tokens", "6000")  # ten parts
+    assert castsim(*words, "--out", tmp_path / "at-once")[0] == 0
+    out, parts = tmp_path / "out", tmp_path / "out.parts"
+    with monkeypatch.context() as patch:
+        patch.setattr("castsim.profiles.simulate.simulated_part", partial(die_at_last, parts, simulated_part))
+        code, printed, err = castsim(*words, "--out", out, "--jobs", "2")
+    kept = len(list(parts.glob("*/sequences-*.parquet")))
+    assert (code, printed, err.count("\n")) == (1, "", 1) and kept >= 2, err
+    assert err.endswith(f"repeat the command: {kept} of 10 parts are kept in {parts}\n")
+    assert castsim(*words, "--out", out, "--jobs", "2")[0] == 0
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["at-once", "out"]
+    files = [file.name for file in (tmp_path / "at-once").glob("*.parquet")]
+    assert len(files) == 20
+    assert all((out / name).read_bytes() == (tmp_path / "at-once" / name).read_bytes() for name in files)
+
+
+def die_at_last(parts, real, model, shape, first):
+    """A part of a simulation; the process that gets the last one is killed once two are written."""
+    while first == shape.prompts - 1:
+        if len(list(parts.glob("*/sequences-*.parquet"))) >= 2:
+            killed()
+        time.sleep(0.01)
+    return real(model, shape, first)
 
 
 def test_what_was_done_before_a_kill_stays(tmp_path):

@@ -1,5 +1,6 @@
 """castsim serve: what a user sees, and the shape of Figure 7."""
 
+import gzip
 import json
 
 import pytest
@@ -110,6 +111,26 @@ def test_a_trace_is_served_whole_and_options_that_would_cut_it_are_refused(casts
         code, out, err = castsim(*asked, *more)
         assert (code, out, err.count("\n")) == (2, "", 1)
         assert said in err
+
+
+def test_a_result_of_vllm_bench_serve_is_a_trace_and_what_failed_there_is_said(castsim, tmp_path):
+    file = tmp_path / "result.json"
+    lists = {"start_times": [2.0, 1.0, 3.0], "input_lens": [5, 6, 7], "output_lens": [4, 0, 8]}
+    file.write_text(json.dumps({"duration": 3, "completed": 2, **lists}), encoding="utf-8")
+    found = document(castsim, "serve", "--arrivals", str(file), "--policy", "chain")
+    assert found["asked"]["requests"] == 3
+    (told,) = [note for note in found["caveats"] if note.startswith("Arrivals of")]
+    assert "(vllm bench serve); prompts as long as there" in told
+    assert told.endswith("1 of all got no token there; here they are answered.")
+
+
+@pytest.mark.parametrize("name", ["trace.csv.gz", "trace.txt", "trace.CSV"])
+def test_a_file_is_opened_whatever_its_ending(castsim, tmp_path, name):
+    file = tmp_path / name
+    file.write_bytes(gzip.compress(b"ms\n1\n") if name.endswith("gz") else b"ms\n1\n")
+    code, _, err = castsim("serve", "--arrivals", str(file), "--policy", "chain")
+    packed = name.endswith("gz")
+    assert code == (2 if packed else 0) and ("packed by gzip: unpack it" in err) == packed
 
 
 def test_a_load_is_measured_while_it_is_steady(castsim):

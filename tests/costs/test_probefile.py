@@ -110,3 +110,43 @@ def test_a_table_of_a_spreadsheet_is_read(folder, encoding):
     (folder / "sheet.csv").write_bytes(text.encode(encoding))
     found = open_probe(str(folder / "sheet.csv"))
     assert found.curve().ms.tolist() == probed(folder / "probe.csv", rows_of(CELLS)).curve().ms.tolist()
+
+
+PROBE = {"packed": [1, 16, 64], "ms": [10, 11, 14], "draft_ms": 2}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("p.json", json.dumps({**PROBE, "samples_ms": [[[[], [], []]]]}), "samples_ms must hold a time of each point"),
+        ("p.json", '{"packed": [1, 8], "packed": [1, 16], "ms": [10, 11]}', "it says 'packed' twice: keep one"),
+        ("p.json", json.dumps({**PROBE, "packed": [1, 16, 10**11]}), "ends at 100000000000 packed tokens"),
+        ("p.json", json.dumps({"packed": [8], "ms": [10]}), "has one packed count"),
+        ("p.csv", "packed,ms\n8,10\n", "has one packed count"),
+        ("p.csv", "packed,ms\n1.5,10\n16,11\n", "packed.0: input should be a valid integer"),
+        ("p.csv", "packed;ms\n1;10\n1,024;11\n", "packed.1: input should be a valid integer"),
+        ("p.csv", "packed,ms\n", "it has no rows"),
+        ("p.csv", "packed,ms\n1,true\n16,true\n", "is no table of times"),
+        ("p.csv", "packed,ms,ms\n1,10,11\n16,11,12\n", "it has two columns ms: keep one"),
+    ],
+)
+def test_what_is_no_curve_is_one_line_that_says_why(tmp_path, name, text, said):
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    with pytest.raises(ProbeError, match=said) as error:
+        open_probe(str(tmp_path / name))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["p.csv", "p.CSV", "p.tsv", "P.Tsv"])
+def test_a_table_is_known_by_its_ending_in_any_case(tmp_path, name):
+    tab = name.lower().endswith("tsv")
+    (tmp_path / name).write_text("packed,ms\n1,10\n16,11\n\n".replace(",", "\t" if tab else ","))
+    assert open_probe(str(tmp_path / name)).packed == [1, 16]
+
+
+@pytest.mark.parametrize("text", ["0.5", '{"mass": [0.5]}', "null", '"0.5"', "[true, true]", "[[0.5]]", "[" * 50_000])
+def test_masses_that_are_no_list_of_numbers_are_one_line(tmp_path, text):
+    (tmp_path / "m.json").write_text(text)
+    with pytest.raises(MassError, match=r"m\.json") as error:
+        of_file(tmp_path / "m.json", 100)
+    assert "\n" not in str(error.value)

@@ -9,6 +9,7 @@ import shutil
 import signal
 import sys
 import time
+import traceback
 from pathlib import Path
 
 import torch
@@ -35,16 +36,22 @@ def conversations():
 
 
 def attempt(made, out, patience):
-    """Record in a child; True if it was killed before it ended."""
+    """Record in a child; True if it was killed before it ended. A child that fails by itself ends the script."""
     child = os.fork()
     if child == 0:
         try:
             record(made, conversations(), out)
-        finally:
-            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            sys.stderr.flush()
+            os._exit(1)
+        os._exit(0)
     end = time.monotonic() + patience
     while time.monotonic() < end:
-        if os.waitpid(child, os.WNOHANG)[0]:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended and status:
+            sys.exit("a recording failed by itself")
+        if ended:
             return False
         time.sleep(0.001)
     os.kill(child, signal.SIGKILL)

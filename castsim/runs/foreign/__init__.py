@@ -82,11 +82,11 @@ def import_run(
         ForeignError: the file is of no known layout, cannot be read, or contradicts itself.
         RunLogError: `out` exists.
     """
-    if file.suffix not in LAYOUTS:
+    if file.suffix.lower() not in LAYOUTS:
         raise ForeignError(file, f"has no known layout ({', '.join(LAYOUTS)})", "see logs/README.md for the layouts")
     if not file.is_file():
         raise ForeignError(file, "is not a file", "name a log to import")
-    found = importlib.import_module(f"castsim.runs.foreign.{LAYOUTS[file.suffix]}").read(file, options)
+    found = importlib.import_module(f"castsim.runs.foreign.{LAYOUTS[file.suffix.lower()]}").read(file, options)
     kept = _counted(_ended(_first_prompts(found, options.per_domain), options))
     facts = kept.facts.model_copy(update={**options.facts, "source": f"{file.name} (SHA-256 {digest_of_file(file)})"})
     _write(file, out, replace(kept, facts=facts), progress)

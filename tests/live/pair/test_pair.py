@@ -203,7 +203,7 @@ def test_loops_are_found_where_they_come_round_again():
     assert loop_start([9, 9, *range(8), *range(8), *range(8)]) == 25
 
 
-@pytest.mark.parametrize("script", ["train", "judge", "prompts"])
+@pytest.mark.parametrize("script", ["train", "without_loops", "examples"])
 def test_the_scripts_tell_bad_input_in_one_line(script, tmp_path):
     import subprocess
     import sys
@@ -211,8 +211,8 @@ def test_the_scripts_tell_bad_input_in_one_line(script, tmp_path):
     nowhere = str(tmp_path / "nowhere")
     given = {
         "train": ["--gsm8k", nowhere, "--mbpp", nowhere, "--work", str(tmp_path)],
-        "judge": [nowhere],
-        "prompts": ["--gsm8k", nowhere, "--mbpp", nowhere, "--humaneval", nowhere],
+        "without_loops": [nowhere],
+        "examples": ["--gsm8k", nowhere, "--mbpp", nowhere, "--humaneval", nowhere],
     }[script]
     done = subprocess.run([sys.executable, "-m", f"castsim.live.pair.{script}", *given], capture_output=True, text=True)
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and nowhere in done.stderr, done.stderr
